@@ -1,0 +1,1 @@
+"""The back ends, imported as ``umfpy.providers``."""
