@@ -1,5 +1,13 @@
-"""umfpy: a GPU memory manager for Python."""
+"""umfpy: a GPU memory manager for Python.
 
+A `Provider` is a source of memory, a `Pool` cuts it up, an `Allocation` is a piece that is freed
+when it is dropped.  `find` leads from any address back to its allocation.
+"""
+
+from typing import TYPE_CHECKING, Any
+
+from umfpy.coarse import CoarseProvider
+from umfpy.core.pool import Allocation
 from umfpy.errors import (
     AlignmentError,
     CapacityExceeded,
@@ -13,4 +21,61 @@ from umfpy.errors import (
     StaleHandle,
     UmfpyError,
 )
+from umfpy.find import AllocationInfo, find
+from umfpy.pools.growth import Growth
+from umfpy.pools.pool import Pool
+from umfpy.pools.proxy import ProxyPool
+from umfpy.pools.stats import PoolStats
 from umfpy.provider import Capability, NativeError, Provider
+
+if TYPE_CHECKING:
+    from umfpy.providers.cuda import CudaProvider
+    from umfpy.providers.emulated import emulate
+    from umfpy.providers.host import HostProvider
+
+__version__ = "0.1.0"
+
+#: What is loaded when it is first asked for: the back ends need drivers or bindings.
+_LAZY = {
+    "CudaProvider": "umfpy.providers.cuda",
+    "HostProvider": "umfpy.providers.host",
+    "emulate": "umfpy.providers.emulated",
+}
+
+__all__ = [
+    "AlignmentError",
+    "Allocation",
+    "AllocationInfo",
+    "Capability",
+    "CapacityExceeded",
+    "CoarseProvider",
+    "ConfigurationError",
+    "CudaProvider",
+    "DriverError",
+    "DriverUnavailable",
+    "Growth",
+    "HostProvider",
+    "InvalidArgument",
+    "IpcError",
+    "NativeError",
+    "NotSupported",
+    "OutOfMemoryError",
+    "Pool",
+    "PoolStats",
+    "Provider",
+    "ProxyPool",
+    "StaleHandle",
+    "UmfpyError",
+    "emulate",
+    "find",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name in _LAZY:
+        import importlib
+
+        value = getattr(importlib.import_module(_LAZY[name]), name)
+        globals()[name] = value
+        return value
+    raise AttributeError(f"module 'umfpy' has no attribute {name!r}")

@@ -1,0 +1,7 @@
+"""The invariants of the extent map, read off the structure itself."""
+
+from umfpy.core.extent_map cimport Map
+
+# The first invariant that does not hold, in words, or NULL.  Cheap: only the counters;
+# full: every block, bin, region and chain.
+cdef const char* map_check(const Map* m, bint full) noexcept nogil

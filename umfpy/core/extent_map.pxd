@@ -1,0 +1,144 @@
+"""The extent map: sub-allocator, tracker and IPC look-up in one structure.  See DESIGN.md.
+
+The functions here neither lock, raise nor call Python; `Map.lock` is the caller's to take.
+Sizes are bytes unless they say granules, addresses are integers, blocks and extents are indices
+into arrays, and 0 is the index of none.
+"""
+
+from libc.stdint cimport uint16_t, uint32_t, uint64_t
+
+from umfpy.core.bins cimport Bins
+from umfpy.core.lock cimport Lock
+from umfpy.core.regions cimport Regions
+
+cdef enum Status:
+    DONE = 0
+    NO_FIT = 1  # no free block fits
+    NO_HOST_MEMORY = 2  # the arrays could not grow
+    TOO_MANY_EXTENTS = 3
+    TOO_MANY_STREAMS = 4
+
+cdef enum:
+    TAG_BITS = 12  # of `Block.home`
+    TAG_MASK = 0xFFF
+    MAX_EXTENTS = 0xFFFFF
+    SAFE = 0  # the tag of free memory that any stream may use
+    RETIRING = 1  # the tag of free memory while the device is being waited for
+    FIRST_STREAM = 2  # tags from here on stand for streams
+    HOSTS = 0x80000000  # in `Block.slack`: another pool's extent lies in this block
+    UNINDEXED = 0xFFFFFFFF  # in `Block.chain`: an object owns the block, `map_exact` hides it
+
+# A span of addresses.  Its size is where the next block starts less where it starts itself.
+cdef struct Block:
+    uint64_t start
+    uint32_t prev  # the neighbour below, 0 at the extent's base
+    uint32_t next  # the neighbour above; the last is a sentinel of size 0 that is never free
+    uint32_t slack  # used: bytes beyond the request, and HOSTS   free: previous in its bin
+    uint32_t chain  # used: next in its hash chain, or UNINDEXED  free: next in its bin
+    uint32_t home  # extent << TAG_BITS | tag of the stream
+    uint32_t generation  # odd while used; counts on with each use
+
+# One contiguous range from the provider: the physical root of its blocks.
+cdef struct Extent:
+    uint64_t base
+    uint64_t size
+    uint32_t first  # the block at the base
+    uint32_t sentinel  # the block past the end
+    uint32_t next_free  # in the list of wholly free extents, or of unused entries
+    uint32_t prev_free
+    bint wholly_free
+    Regions regions
+
+# The order of free memory: what was freed on one stream is kept apart, once there are two.
+cdef struct Shelf:
+    uint64_t stream  # the stream's native handle, for tags that stand for one
+    Bins bins
+
+# used = requested + slack; reserved = used + free; each peak is the highest its counter has been.
+cdef struct Counters:
+    uint64_t requested
+    uint64_t used
+    uint64_t reserved
+    uint64_t peak_requested
+    uint64_t peak_used
+    uint64_t peak_reserved
+    uint64_t allocations  # ever
+    uint64_t frees  # ever
+    uint64_t splits
+    uint64_t merges
+
+cdef struct Map:
+    Lock lock
+    bint closed  # nothing more is given out
+    bint foreign  # this is a forked child: nothing is taken back either
+    bint ordered  # the provider has streams
+    int granule_shift
+    uint32_t scan  # how many blocks of a bin are looked at for a closer fit
+    uint32_t streams  # how many tags stand for streams: FIRST_STREAM and up
+    uint16_t[64] tag_cache  # [hash of the stream] a tag to try first
+    uint32_t blocks_used  # entries of `blocks` ever used
+    uint32_t blocks_capacity
+    uint32_t blocks_unused  # list of given back entries, linked by `next`
+    uint32_t extents_used
+    uint32_t extents_capacity
+    uint32_t extents_unused
+    uint32_t extents_free  # list of wholly free extents
+    uint32_t indexed  # blocks in the hash
+    uint32_t hash_shift  # 64 - log2 of its size
+    uint32_t* hash  # heads of chains, by start address
+    Block* blocks
+    Extent* extents
+    Shelf** shelves  # [tag]; NULL where the tag has no memory
+    Counters counters
+
+
+# Life.
+cdef Status map_init(Map* m, int granule_shift, bint ordered, uint32_t scan) noexcept nogil
+cdef void map_clear(Map* m) noexcept nogil
+cdef uint64_t map_metadata_bytes(const Map* m) noexcept nogil
+
+# Extents.  `map_add_extent` leaves one free block; `map_remove_extent` wants the same.
+cdef Status map_add_extent(Map* m, uint64_t base, uint64_t size, uint32_t* extent) noexcept nogil
+cdef void map_remove_extent(Map* m, uint32_t extent) noexcept nogil
+
+# Streams.  A tag lives until the map goes, or a full table is swept of idle ones.
+cdef Status map_tag(Map* m, uint64_t stream, uint32_t* tag) noexcept nogil
+cdef void map_restamp(Map* m, uint32_t from_tag, uint32_t to_tag) noexcept nogil
+
+# Blocks.  `size` may be 0, which takes one granule; `alignment` is a power of two.
+cdef Status map_alloc(
+    Map* m, uint64_t size, uint64_t alignment, uint32_t tag, bint index, uint32_t* block
+) noexcept nogil
+cdef Status map_alloc_extent(Map* m, uint32_t extent, uint64_t size, uint32_t tag, bint index,
+                             uint32_t* block) noexcept nogil
+cdef void map_free(Map* m, uint32_t block, uint32_t tag) noexcept nogil
+cdef Status map_split(Map* m, uint32_t block, uint64_t first_size) noexcept nogil
+cdef void map_merge(Map* m, uint32_t low) noexcept nogil
+
+# Look-up.  `map_exact` finds an indexed block by its start; `map_locate` any used one by any of
+# its addresses.  Both answer 0 for what is not theirs.
+cdef uint32_t map_exact(const Map* m, uint64_t start) noexcept nogil
+cdef uint32_t map_locate(const Map* m, uint32_t extent, uint64_t address) noexcept nogil
+cdef uint64_t map_largest_free(const Map* m) noexcept nogil
+
+
+cdef inline bint is_used(const Map* m, uint32_t block) noexcept nogil:
+    return m.blocks[block].generation & 1
+
+
+cdef inline uint64_t span_of(const Map* m, uint32_t block) noexcept nogil:
+    """The bytes that a block covers."""
+    return m.blocks[m.blocks[block].next].start - m.blocks[block].start
+
+
+cdef inline uint64_t requested_of(const Map* m, uint32_t block) noexcept nogil:
+    """The bytes that a used block was asked for."""
+    return span_of(m, block) - (m.blocks[block].slack & ~<uint32_t>HOSTS)
+
+
+cdef inline uint32_t extent_of(const Map* m, uint32_t block) noexcept nogil:
+    return m.blocks[block].home >> TAG_BITS
+
+
+cdef inline uint32_t tag_of(const Map* m, uint32_t block) noexcept nogil:
+    return m.blocks[block].home & TAG_MASK

@@ -1,0 +1,664 @@
+# cython: language_level=3, boundscheck=False, wraparound=False, initializedcheck=False
+# cython: cdivision=True
+"""Extents as Python sees them: where addresses meet the providers they came from.
+
+The registry is one sorted array for the whole process.  Extents nest (a pool over a pool's
+allocation), so that it is sorted by base and then the larger first: whatever encloses an address
+is the last entry at or before it, or a parent of that.  Its functions run without calling Python
+code, so that the GIL is lock enough.
+"""
+
+import weakref
+
+from cpython.ref cimport PyObject
+from libc.stdint cimport uint32_t, uint64_t
+from libc.stdlib cimport realloc
+from libc.string cimport memmove
+
+from umfpy.core.check cimport map_check
+from umfpy.core.extent_map cimport (
+    DONE,
+    FIRST_STREAM,
+    HOSTS,
+    MAX_EXTENTS,
+    NO_HOST_MEMORY,
+    RETIRING,
+    SAFE,
+    TOO_MANY_EXTENTS,
+    TOO_MANY_STREAMS,
+    UNINDEXED,
+    Block,
+    Counters,
+    Map,
+    Status,
+    extent_of,
+    is_used,
+    map_add_extent,
+    map_alloc,
+    map_alloc_extent,
+    map_clear,
+    map_exact,
+    map_free,
+    map_init,
+    map_largest_free,
+    map_locate,
+    map_merge,
+    map_metadata_bytes,
+    map_remove_extent,
+    map_restamp,
+    map_split,
+    map_tag,
+    requested_of,
+    span_of,
+    tag_of,
+)
+from umfpy.core.lock cimport lock_enter, lock_release
+
+from umfpy.core.numbers cimport ANY_SIZE, as_u64
+
+from umfpy.errors import AlignmentError, CapacityExceeded, InvalidArgument, StaleHandle
+
+cdef struct Entry:
+    uint64_t base
+    uint64_t end
+    PyObject* extent  # borrowed
+
+cdef Entry* entries = NULL
+cdef size_t entries_used = 0
+cdef size_t entries_capacity = 0
+
+
+cdef size_t entries_after(uint64_t base, uint64_t end) noexcept:
+    """How many entries come before a range: the lower base first, then the larger range."""
+    cdef size_t low = 0
+    cdef size_t high = entries_used
+    cdef size_t middle
+    while low < high:
+        middle = (low + high) // 2
+        if entries[middle].base < base or (
+            entries[middle].base == base and entries[middle].end >= end
+        ):
+            low = middle + 1
+        else:
+            high = middle
+    return low
+
+
+cdef Extent enclosing(size_t position, uint64_t base, uint64_t end):
+    """The innermost extent before `position` that encloses the range, or None."""
+    cdef Extent extent
+    if position == 0:
+        return None
+    extent = <Extent>entries[position - 1].extent
+    while extent is not None and not (extent.base <= base and end <= extent.base + extent.size):
+        extent = extent.parent
+    return extent
+
+
+cdef register(Extent extent):
+    """Enter an extent, below the block that it lies in.
+
+    Raises InvalidArgument where it overlaps what is already managed, with nothing changed.
+    """
+    global entries, entries_used, entries_capacity
+    cdef uint64_t base = extent.base
+    cdef uint64_t end = base + <uint64_t>extent.size
+    cdef size_t position = entries_after(base, end)
+    cdef Extent parent = enclosing(position, base, end)
+    cdef Entry* grown
+    if (position and entries[position - 1].end > base and parent is not
+            <Extent>entries[position - 1].extent) or (
+            position < entries_used and entries[position].base < end):
+        raise_overlap(extent, position, parent)
+    if entries_used == entries_capacity:
+        grown = <Entry*>realloc(entries, (entries_capacity * 2 + 64) * sizeof(Entry))
+        if grown == NULL:
+            raise MemoryError("no host memory for the registry of extents")
+        entries = grown
+        entries_capacity = entries_capacity * 2 + 64
+    if parent is not None:
+        adopt(parent, extent, base, end)
+    memmove(&entries[position + 1], &entries[position], (entries_used - position) * sizeof(Entry))
+    entries[position] = Entry(base, end, <PyObject*>extent)
+    entries_used += 1
+
+
+cdef raise_overlap(Extent extent, size_t position, Extent parent):
+    cdef Extent other
+    if position and <Extent>entries[position - 1].extent is not parent and (
+        entries[position - 1].end > <uint64_t>extent.base
+    ):
+        other = <Extent>entries[position - 1].extent
+    else:
+        other = <Extent>entries[position].extent
+    raise InvalidArgument(
+        f"{extent.size} bytes at {extent.base:#x} from {extent.provider!r} overlap "
+        f"{other.size} bytes at {other.base:#x} that {other.provider!r} already gave; "
+        "memory can be managed by one pool at a time, or by a pool inside one allocation"
+    )
+
+
+cdef adopt(Extent parent, Extent child, uint64_t base, uint64_t end):
+    """Mark the parent's block as hosting an extent, so that it cannot be freed under it."""
+    cdef ExtentMap space = parent.map
+    cdef uint32_t block
+    lock_enter(&space.m.lock)
+    block = map_locate(&space.m, parent.index, base)
+    if block and space.m.blocks[block].start + span_of(&space.m, block) >= end:
+        space.m.blocks[block].slack |= <uint32_t>HOSTS
+    else:
+        block = 0
+    lock_release(&space.m.lock)
+    if block == 0:
+        raise InvalidArgument(
+            f"{child.size} bytes at {child.base:#x} do not lie inside one allocation of "
+            f"{parent.provider!r}; give a pool the whole or a part of a live allocation"
+        )
+    child.parent = parent
+    child.parent_block = block
+
+
+cdef unregister(Extent extent):
+    """Take an extent out; the caller has seen to it that none lies in it."""
+    global entries_used
+    cdef uint64_t base = extent.base
+    cdef size_t position = entries_after(base, base + <uint64_t>extent.size) - 1
+    while <Extent>entries[position].extent is not extent:
+        position -= 1
+    entries_used -= 1
+    memmove(&entries[position], &entries[position + 1], (entries_used - position) * sizeof(Entry))
+    if extent.parent is not None:
+        orphan(extent, position)
+
+
+cdef orphan(Extent extent, size_t position):
+    """Let the parent's block be freed again, once no other extent lies in it."""
+    cdef Extent parent = extent.parent
+    cdef ExtentMap space = parent.map
+    cdef uint64_t start = space.m.blocks[extent.parent_block].start
+    cdef uint64_t end = start + span_of(&space.m, extent.parent_block)
+    extent.parent = None
+    if position < entries_used and entries[position].base < end:
+        return
+    if position and entries[position - 1].base >= start and (
+        <Extent>entries[position - 1].extent is not parent
+    ):
+        return
+    lock_enter(&space.m.lock)
+    space.m.blocks[extent.parent_block].slack &= ~<uint32_t>HOSTS
+    lock_release(&space.m.lock)
+
+
+cpdef Extent innermost(object address):
+    """Return the innermost extent that holds `address`, or None; O(log extents + depth)."""
+    cdef uint64_t at
+    if not 0 <= address < 1 << 64:
+        return None
+    at = address
+    # Behind every entry that starts here: no range that starts here is empty.
+    return enclosing(entries_after(at, 0), at, at + 1)
+
+
+cdef class Extent:
+    """One contiguous range from a provider: the physical root of the blocks cut from it."""
+
+    def __repr__(self):
+        return f"Extent({self.base:#x}, {self.size} bytes, {self.provider!r})"
+
+    @property
+    def root(self):
+        """The physical root: this extent, or the one that its pool's memory comes from."""
+        cdef Extent extent = self
+        while extent.parent is not None:
+            extent = extent.parent
+        return extent
+
+    def __contains__(self, address):
+        return self.base <= address < self.base + self.size
+
+
+cdef class ExtentMap:
+    """Sub-allocation of extents: who owns which addresses, in one structure.
+
+    Parameters
+    ----------
+    granule
+        The unit in bytes, a power of two; every block is a multiple of it.
+    owner
+        The pool or provider that this map serves; held weakly.
+    ordered
+        Whether memory freed on one stream has to be kept from others until `retired`.
+    scan
+        How many blocks of a bin are compared for the closest fit: 0 takes the first of a bin
+        where all fit.
+
+    Every method takes the map's own lock for its short time, and may be called by any thread.
+    """
+
+    def __cinit__(self, granule, owner, *, bint ordered=False, uint32_t scan=8):
+        if granule < 1 or granule & (granule - 1):
+            raise InvalidArgument(f"a granule must be a power of two, not {granule}")
+        self.granule = granule
+        self.owner = weakref.ref(owner)
+        self.extents = {}
+        if map_init(&self.m, granule.bit_length() - 1, ordered, scan) != DONE:
+            raise MemoryError("no host memory for an extent map")
+
+    def __dealloc__(self):
+        map_clear(&self.m)
+
+    cdef raise_status(self, Status status):
+        if status == TOO_MANY_EXTENTS:
+            raise CapacityExceeded(f"a pool holds at most {MAX_EXTENTS} extents; use larger ones")
+        if status == TOO_MANY_STREAMS:
+            raise CapacityExceeded("more than 4094 streams hold memory of this pool; free some")
+        if status == NO_HOST_MEMORY:
+            raise MemoryError("no host memory for the pool's metadata")
+
+    # Extents.
+
+    def add(self, base, size, provider):
+        """Take over `size` bytes at `base` as one free block, and return the Extent.
+
+        Ends that fill no granule are left out, but go back to the provider with the rest.
+        Raises InvalidArgument if the range overlaps what is managed already, CapacityExceeded or
+        MemoryError; then the memory is still the caller's.
+        """
+        cdef Extent extent = self._new_extent(base, size, provider)
+        self._enter(extent, NULL, 0, 0, False)
+        return extent
+
+    def add_used(self, base, size, requested, provider, stream=0, *, bint index=False):
+        """Take over a range that is one used block; return the block.  Raises as `add` does."""
+        cdef Extent extent = self._new_extent(base, size, provider)
+        cdef uint32_t block = 0
+        self._enter(extent, &block, requested, stream, index)
+        return block
+
+    cdef Extent _new_extent(self, base, size, provider):
+        cdef Extent extent = Extent.__new__(Extent)
+        mask = self.granule - 1
+        extent.base = base
+        extent.size = size
+        extent.provider = provider
+        extent.map = self
+        if size <= 0 or (base + size & ~mask) <= (base + mask & ~mask):
+            raise InvalidArgument(
+                f"{size} bytes at {base:#x} hold no whole granule of {self.granule} bytes"
+            )
+        return extent
+
+    cdef _enter(
+        self, Extent extent, uint32_t* block, uint64_t requested, uint64_t stream, bint index
+    ):
+        cdef Status status
+        cdef uint32_t tag = 0
+        cdef uint32_t place = 0
+        cdef uint64_t mask = <uint64_t>self.granule - 1
+        cdef uint64_t low = (<uint64_t>extent.base + mask) & ~mask
+        cdef uint64_t high = (<uint64_t>extent.base + <uint64_t>extent.size) & ~mask
+        register(extent)
+        lock_enter(&self.m.lock)
+        status = map_tag(&self.m, stream, &tag)
+        if status == DONE:
+            status = map_add_extent(&self.m, low, high - low, &place)
+        if status == DONE and block != NULL:
+            status = map_alloc_extent(&self.m, place, requested, tag, index, block)
+            if status != DONE:
+                map_remove_extent(&self.m, place)
+        lock_release(&self.m.lock)
+        if status != DONE:
+            unregister(extent)
+            self.raise_status(status)
+        extent.index = place
+        self.extents[place] = extent
+
+    def remove(self, Extent extent):
+        """Forget a wholly free extent and return True; False if it is in use (again)."""
+        cdef bint removed = False
+        lock_enter(&self.m.lock)
+        if self.extents.get(extent.index) is extent and self.m.extents[extent.index].wholly_free:
+            map_remove_extent(&self.m, extent.index)
+            removed = True
+        lock_release(&self.m.lock)
+        if removed:
+            del self.extents[extent.index]
+            unregister(extent)
+        return removed
+
+    # An extent that is one used block goes back while the block stays used, so that a provider
+    # that fails changes nothing: `detach`, the provider's free, then `drop` or `attach`.
+
+    def detach(self, uint32_t block, uint32_t generation):
+        """Take the extent of a used block out of the registry, and return it.
+
+        Raises StaleHandle if the block is not the one of that generation, InvalidArgument if
+        another pool lives in it.
+        """
+        cdef bint live
+        cdef bint hosts
+        cdef uint32_t index
+        lock_enter(&self.m.lock)
+        live = is_used(&self.m, block) and self.m.blocks[block].generation == generation
+        hosts = self.m.blocks[block].slack >> 31
+        index = extent_of(&self.m, block)
+        lock_release(&self.m.lock)
+        if not live:
+            raise StaleHandle(f"block {block} was freed already")
+        extent = self.extents[index]
+        if hosts:
+            raise InvalidArgument(
+                f"{extent.base:#x} holds the memory of another pool; close that pool first"
+            )
+        unregister(extent)
+        return extent
+
+    def attach(self, Extent extent):
+        """Undo `detach`."""
+        register(extent)
+
+    def drop(self, Extent extent, uint32_t block):
+        """Forget a detached extent, whose memory is gone, and its used block."""
+        lock_enter(&self.m.lock)
+        map_free(&self.m, block, SAFE)
+        map_remove_extent(&self.m, extent.index)
+        lock_release(&self.m.lock)
+        del self.extents[extent.index]
+
+    def free_extents(self):
+        """Return the wholly free extents, in no particular order."""
+        cdef uint32_t index
+        indices = []
+        lock_enter(&self.m.lock)
+        index = self.m.extents_free
+        while index:
+            indices.append(index)
+            index = self.m.extents[index].next_free
+        lock_release(&self.m.lock)
+        return [self.extents[i] for i in indices if i in self.extents]
+
+    def extent_of(self, uint32_t block):
+        """Return the Extent of a used block."""
+        return self.extents[extent_of(&self.m, block)]
+
+    # Blocks, by address.
+
+    def allocate(self, size, alignment=0, stream=0):
+        """Return the address of `size` bytes, or None if no free block fits."""
+        cdef uint32_t block = self.take(
+            as_u64(size, "size"), as_alignment(alignment), as_u64(stream, "stream"), True
+        )
+        return None if block == 0 else self.m.blocks[block].start
+
+    def free(self, ptr, size=None, stream=None):
+        """Free what `allocate` returned; on `stream`, or the one it was allocated on.
+
+        Raises InvalidArgument, with nothing changed, for an address that is not the start of a
+        live block, for a wrong `size`, and for a block that another pool lives in.
+        """
+        cdef uint64_t at = as_u64(ptr, "ptr")
+        cdef uint64_t bytes = ANY_SIZE if size is None else as_u64(size, "size")
+        cdef uint64_t handle = 0 if stream is None else as_u64(stream, "stream")
+        cdef uint32_t block
+        cdef uint32_t tag = 0
+        cdef Status status = DONE
+        lock_enter(&self.m.lock)
+        block = find_freeable(&self.m, at, bytes)
+        if block:
+            tag = tag_of(&self.m, block)
+            if stream is not None:
+                status = map_tag(&self.m, handle, &tag)
+            if status == DONE:
+                map_free(&self.m, block, tag)
+        lock_release(&self.m.lock)
+        self.raise_status(status)
+        if block == 0:
+            self.refuse(ptr, size)
+
+    def split(self, ptr, size, first_size):
+        """Make two allocations of one, as `Provider.split` does; both are used."""
+        cdef uint64_t at = as_u64(ptr, "ptr")
+        cdef uint64_t bytes = as_u64(size, "size")
+        cdef uint64_t first = as_u64(first_size, "first_size")
+        cdef uint32_t block
+        cdef Status status = DONE
+        if first == 0 or first >= bytes or first & (<uint64_t>self.granule - 1):
+            raise InvalidArgument(
+                f"cannot split {size} bytes after {first_size}: the first part must be a multiple "
+                f"of {self.granule} bytes, more than 0 and less than the whole"
+            )
+        lock_enter(&self.m.lock)
+        block = find_freeable(&self.m, at, bytes)
+        if block:
+            status = map_split(&self.m, block, first)
+        lock_release(&self.m.lock)
+        self.raise_status(status)
+        if block == 0:
+            self.refuse(ptr, size)
+
+    def merge(self, low, high, size):
+        """Make one allocation of two used neighbours, as `Provider.merge` does."""
+        cdef uint64_t low_at = as_u64(low, "low")
+        cdef uint64_t high_at = as_u64(high, "high")
+        cdef uint64_t bytes = as_u64(size, "size")
+        cdef uint32_t first
+        cdef uint32_t second
+        cdef bint joined = False
+        lock_enter(&self.m.lock)
+        first = find_freeable(&self.m, low_at, ANY_SIZE)
+        second = find_freeable(&self.m, high_at, ANY_SIZE)
+        if first and second and self.m.blocks[first].next == second and (
+            span_of(&self.m, first) + requested_of(&self.m, second) == bytes
+        ):
+            map_merge(&self.m, first)
+            joined = True
+        lock_release(&self.m.lock)
+        if not joined:
+            raise InvalidArgument(
+                f"cannot merge {low:#x} and {high:#x} into {size} bytes: both must be live, the "
+                "second must start where the first ends, and the sizes must add up"
+            )
+
+    cdef uint32_t take(
+        self, uint64_t size, uint64_t alignment, uint64_t stream, bint index
+    ) except? 0:
+        """A used block for the request; 0 without an error set means that none fits."""
+        cdef uint32_t block = 0
+        cdef uint32_t tag = 0
+        cdef Status status
+        lock_enter(&self.m.lock)
+        status = map_tag(&self.m, stream, &tag)
+        if status == DONE:
+            status = map_alloc(&self.m, size, alignment, tag, index, &block)
+        lock_release(&self.m.lock)
+        self.raise_status(status)
+        return block
+
+    def refuse(self, ptr, size=None):
+        """Raise InvalidArgument that says why `ptr` (of `size` bytes) cannot be freed here."""
+        info = self.describe(ptr)
+        at = f"{ptr:#x}" if isinstance(ptr, int) else repr(ptr)
+        if info is None:
+            why = "is not live here: it was freed already, or came from somewhere else"
+        elif info["base"] != ptr:
+            why = f"lies inside the allocation at {info['base']:#x}; free that address"
+        elif info["hosts"]:
+            why = "holds the memory of another pool; close that pool first"
+        elif info["owned"]:
+            why = "belongs to an Allocation object; call its free(), or drop it"
+        else:
+            why = f"was allocated with {info['size']} bytes, not {size}"
+        raise InvalidArgument(f"cannot free {at}: it {why}")
+
+    # Questions.
+
+    def describe(self, address):
+        """Return what is known of the used block at any of its addresses, or None.
+
+        A dict with ``base``, ``size`` (requested) and ``span`` in bytes, ``id``, ``stream``,
+        ``owned`` (by an object) and ``hosts`` (another pool's memory).
+        """
+        cdef Extent extent = innermost(address) if isinstance(address, int) else None
+        while extent is not None and extent.map is not self:
+            extent = extent.parent
+        return None if extent is None else self.describe_in(extent, address)
+
+    def describe_in(self, Extent extent, address):
+        """`describe`, for an address of `extent`."""
+        cdef uint64_t at = address
+        cdef uint32_t block = 0
+        cdef Block entry
+        cdef uint64_t span
+        cdef uint64_t stream = 0
+        lock_enter(&self.m.lock)
+        if self.m.extents[extent.index].base <= at and (
+            at - self.m.extents[extent.index].base < self.m.extents[extent.index].size
+        ):
+            block = map_locate(&self.m, extent.index, at)
+        if block:
+            entry = self.m.blocks[block]
+            span = span_of(&self.m, block)
+            stream = self.m.shelves[tag_of(&self.m, block)].stream
+        lock_release(&self.m.lock)
+        if block == 0:
+            return None
+        return {
+            "base": entry.start,
+            "size": span - (entry.slack & ~<uint32_t>HOSTS),
+            "span": span,
+            "id": (<uint64_t>entry.generation << 32) | block,
+            "stream": stream,
+            "owned": entry.chain == <uint32_t>UNINDEXED,
+            "hosts": entry.slack & <uint32_t>HOSTS != 0,
+        }
+
+    def blocks(self):
+        """Return all blocks by address, as (start, span, used, stream's tag); for tests, tools."""
+        cdef uint32_t block
+        found = []
+        for extent in sorted(self.extents.values(), key=lambda extent: extent.base):
+            lock_enter(&self.m.lock)
+            block = self.m.extents[extent.index].first
+            spans = []
+            while self.m.blocks[block].next:
+                spans.append((
+                    self.m.blocks[block].start,
+                    span_of(&self.m, block),
+                    is_used(&self.m, block),
+                    tag_of(&self.m, block),
+                ))
+                block = self.m.blocks[block].next
+            lock_release(&self.m.lock)
+            found.extend(spans)
+        return found
+
+    def counters(self):
+        """Return the counters, all of one moment: bytes, or how often."""
+        cdef Counters counters
+        cdef uint64_t largest
+        cdef uint64_t metadata
+        lock_enter(&self.m.lock)
+        counters = self.m.counters
+        largest = map_largest_free(&self.m)
+        metadata = map_metadata_bytes(&self.m)
+        lock_release(&self.m.lock)
+        return {
+            "requested": counters.requested,
+            "used": counters.used,
+            "reserved": counters.reserved,
+            "peak_requested": counters.peak_requested,
+            "peak_used": counters.peak_used,
+            "peak_reserved": counters.peak_reserved,
+            "allocations": counters.allocations,
+            "frees": counters.frees,
+            "splits": counters.splits,
+            "merges": counters.merges,
+            "largest_free": largest,
+            "metadata": metadata,
+            "extents": len(self.extents),
+        }
+
+    def reset_peaks(self):
+        """Set each peak to what its counter is now."""
+        lock_enter(&self.m.lock)
+        self.m.counters.peak_requested = self.m.counters.requested
+        self.m.counters.peak_used = self.m.counters.used
+        self.m.counters.peak_reserved = self.m.counters.reserved
+        lock_release(&self.m.lock)
+
+    def check(self, str level="full"):
+        """Raise AssertionError, naming it, if an invariant of DESIGN.md does not hold.
+
+        `level` is ``"off"``, ``"cheap"`` (the counters) or ``"full"`` (everything; O(all)).
+        """
+        cdef const char* broken
+        if level not in ("off", "cheap", "full"):
+            raise InvalidArgument(f"check level must be 'off', 'cheap' or 'full', not {level!r}")
+        if level == "off":
+            return
+        lock_enter(&self.m.lock)
+        broken = map_check(&self.m, level == "full")
+        lock_release(&self.m.lock)
+        if broken != NULL:
+            raise AssertionError("broken invariant: " + broken.decode())
+
+    # The order of streams.
+
+    def retire(self):
+        """Set all memory freed so far apart, before the device is waited for.
+
+        Nothing is handed out of it until `retired`; what is freed meanwhile is not in it.
+        """
+        cdef uint32_t tag
+        lock_enter(&self.m.lock)
+        for tag in range(FIRST_STREAM, FIRST_STREAM + self.m.streams):
+            map_restamp(&self.m, tag, RETIRING)
+        lock_release(&self.m.lock)
+
+    def retired(self):
+        """The device was waited for: what `retire` set apart is every stream's now."""
+        lock_enter(&self.m.lock)
+        map_restamp(&self.m, RETIRING, SAFE)
+        lock_release(&self.m.lock)
+
+    # The end.
+
+    def shut(self):
+        """Give nothing more out; what is live can still be freed."""
+        lock_enter(&self.m.lock)
+        self.m.closed = True
+        lock_release(&self.m.lock)
+
+    def abandon(self):
+        """Refuse all further calls, in a forked child: whoever held the lock is not here."""
+        self.m.closed = True
+        self.m.foreign = True
+        lock_release(&self.m.lock)
+
+    @property
+    def closed(self):
+        """Whether nothing more is given out."""
+        return self.m.closed
+
+    @property
+    def foreign(self):
+        """Whether the map belongs to the process that forked this one."""
+        return self.m.foreign
+
+
+cdef uint32_t find_freeable(const Map* m, uint64_t start, uint64_t size) noexcept nogil:
+    """The indexed block that starts here, has this size (or ANY_SIZE) and hosts nothing, or 0."""
+    cdef uint32_t block = map_exact(m, start)
+    if block == 0 or m.blocks[block].slack & <uint32_t>HOSTS:
+        return 0
+    if size != <uint64_t>ANY_SIZE and size != requested_of(m, block):
+        return 0
+    return block
+
+
+cdef uint64_t as_alignment(object alignment) except? 0xFFFFFFFFFFFFFFFF:
+    """An alignment: 0, or a power of two."""
+    cdef uint64_t bytes = as_u64(alignment, "alignment")
+    if bytes & (bytes - 1):
+        raise AlignmentError(f"an alignment must be 0 or a power of two, not {alignment}")
+    return bytes

@@ -1,0 +1,44 @@
+"""The base of every pool, and the allocations that pools hand out."""
+
+from libc.stdint cimport uint32_t, uint64_t
+
+from umfpy.core.extent_map cimport Map
+from umfpy.core.extents cimport ExtentMap
+
+
+# A used block, as it was when it was taken.
+cdef struct Grant:
+    uint64_t start  # address
+    uint64_t size  # bytes, as requested
+    uint32_t block
+    uint32_t generation
+
+
+cdef class BasePool:
+    cdef readonly ExtentMap map
+    cdef Map* m  # of `map`
+    cdef readonly object provider
+    cdef readonly object name
+    cdef readonly object serial  # counts pools; makes the ids of allocations unique
+    cdef bint direct  # every request goes to `_obtain`, every free to `_discard`
+    cdef bint zeroed  # every allocation reads as zero
+    cdef object __weakref__
+
+    cdef int take(self, object size, object alignment, uint64_t stream, bint index,
+                  Grant* grant) except -1
+    cdef void fill(self, Grant* grant) noexcept nogil
+    cdef give(self, uint32_t block, uint32_t generation, object stream)
+
+
+cdef class Allocation:
+    cdef BasePool home
+    cdef readonly uint64_t ptr  # address
+    cdef readonly uint64_t size  # bytes, as requested
+    cdef uint64_t stream_handle
+    cdef uint32_t block  # 0 once freed
+    cdef uint32_t generation
+    cdef object __weakref__
+
+
+# The native handle of a stream: None is the default stream, 0.
+cdef uint64_t as_stream(object stream) except? 0xFFFFFFFFFFFFFFFF

@@ -1,0 +1,390 @@
+# cython: language_level=3, boundscheck=False, wraparound=False, initializedcheck=False
+# cython: cdivision=True
+"""The base of every pool, and the allocations that pools hand out.
+
+The short way from a request to an address is compiled and lies here; what happens when the map
+has nothing that fits is a policy, and lies in `umfpy.pools`.
+"""
+
+import itertools
+import os
+import warnings
+import weakref
+
+cimport cython
+from libc.stdint cimport uint32_t, uint64_t
+
+from umfpy.core.extent_map cimport (
+    DONE,
+    HOSTS,
+    NO_FIT,
+    Map,
+    Status,
+    is_used,
+    map_alloc,
+    map_exact,
+    map_free,
+    map_tag,
+    requested_of,
+    tag_of,
+)
+from umfpy.core.extents cimport ExtentMap, as_alignment, find_freeable, innermost
+from umfpy.core.lock cimport lock_enter, lock_release
+from umfpy.core.numbers cimport ANY_SIZE, as_u64
+
+from umfpy.errors import InvalidArgument, StaleHandle
+from umfpy.provider import Capability
+
+cdef enum:
+    HUGE = 0x8000000000000000  # 2^63: what no map can hold
+
+_serials = itertools.count(1)
+_pools = weakref.WeakSet()
+
+
+def _abandon_pools():
+    """In a forked child: no pool of the parent's may touch a driver, or wait for a lock."""
+    for pool in list(_pools):
+        (<BasePool>pool).map.abandon()
+
+
+os.register_at_fork(after_in_child=_abandon_pools)
+
+
+def live_pools():
+    """Return the pools of this process that still exist."""
+    return list(_pools)
+
+
+cdef uint64_t as_stream(object stream) except? 0xFFFFFFFFFFFFFFFF:
+    """The native handle of a stream: an integer, or an object of a library that has streams."""
+    if stream is None:
+        return 0
+    if isinstance(stream, int):
+        return as_u64(stream, "stream")
+    if hasattr(stream, "__cuda_stream__"):
+        return as_u64(stream.__cuda_stream__()[1], "stream")
+    for attribute in ("ptr", "cuda_stream", "handle"):  # CuPy; PyTorch; Numba, cuda.core
+        if hasattr(stream, attribute):
+            return as_u64(int(getattr(stream, attribute)), "stream")
+    raise InvalidArgument(
+        f"stream must be a native handle, or an object with __cuda_stream__, not {stream!r}"
+    )
+
+
+cdef class BasePool:
+    """Allocations over an extent map; `umfpy.Pool` and its siblings add the policy.
+
+    A subclass defines ``_obtain(size, alignment, stream, index)``, which returns a used block of
+    the map when nothing that fits is free, or raises; ``_drain()``, called after each free once the
+    pool is closed; and with `direct` also ``_discard(block, generation)``, which takes blocks back.
+    """
+
+    def __init__(self, provider, *, name=None, bint zero=False, bint direct=False, scan=8):
+        capabilities = provider.capabilities
+        if zero and not capabilities & Capability.ZERO:
+            raise InvalidArgument(
+                f"zero=True needs a provider that can clear memory; {provider!r} cannot"
+            )
+        self.provider = provider
+        self.serial = next(_serials)
+        self.name = name or f"{provider.name}-{self.serial}"
+        self.direct = direct
+        self.zeroed = zero
+        self.map = ExtentMap(
+            provider.granule, self, ordered=bool(capabilities & Capability.STREAMS), scan=scan
+        )
+        self.m = &self.map.m
+        _pools.add(self)
+
+    # Objects.
+
+    def allocate(self, size, alignment=0, stream=None, zero=False):
+        """Return `size` bytes as an `Allocation`, which frees them when it is dropped.
+
+        Parameters
+        ----------
+        size
+            Bytes; 0 is legal and gives an address of its own.
+        alignment
+            A power of two; 0 means the provider's granule.
+        stream
+            The stream whose work will use the memory first: a native handle, a stream object, or
+            None for the default stream.  The memory is ready for work queued there; for other
+            streams the caller orders it.
+        zero
+            Whether the memory reads as zero, for work queued on `stream`.
+
+        Raises
+        ------
+        OutOfMemoryError
+            Nothing more to be had, after everything that could be given back was.
+        InvalidArgument, AlignmentError
+            `size`, `alignment` or `stream` is none; or the pool is closed.
+        """
+        cdef Allocation allocation
+        cdef Grant grant
+        cdef uint64_t handle = as_stream(stream)
+        self.take(size, alignment, handle, False, &grant)
+        allocation = Allocation.__new__(Allocation)
+        allocation.home = self
+        allocation.ptr = grant.start
+        allocation.size = grant.size
+        allocation.stream_handle = handle
+        allocation.block = grant.block
+        allocation.generation = grant.generation
+        if zero or self.zeroed:
+            self._clear(allocation.ptr, allocation.size, handle)
+        return allocation
+
+    # Raw addresses, for plug-ins.
+
+    def malloc(self, size, alignment=0, stream=None, zero=False):
+        """Return the address of `size` bytes, which `free` takes back; raises as `allocate`."""
+        cdef Grant grant
+        cdef uint64_t handle = as_stream(stream)
+        self.take(size, alignment, handle, True, &grant)
+        if zero or self.zeroed:
+            try:
+                self._clear(grant.start, grant.size, handle)
+            except BaseException:
+                self.free(grant.start)
+                raise
+        return grant.start
+
+    def free(self, ptr, size=None, stream=None):
+        """Free what `malloc` returned.
+
+        Parameters
+        ----------
+        ptr
+            The address; 0 and None are fine and mean nothing.
+        size
+            The bytes asked of `malloc`, for a check; None for no check.
+        stream
+            The stream whose queued work was the last to use the memory; None for the stream of
+            `malloc`.
+
+        Raises
+        ------
+        InvalidArgument
+            `ptr` is not the start of a live allocation made by `malloc` of this pool, or `size`
+            is not its size.  Nothing is changed.
+        """
+        cdef uint64_t at
+        cdef uint64_t bytes
+        cdef uint32_t block
+        cdef uint32_t generation = 0
+        if ptr is None or ptr == 0:
+            return
+        at = as_u64(ptr, "ptr")
+        bytes = ANY_SIZE if size is None else as_u64(size, "size")
+        if self.m.foreign:
+            raise _closed(self)
+        lock_enter(&self.m.lock)
+        block = find_freeable(self.m, at, bytes)
+        if block:
+            generation = self.m.blocks[block].generation
+        lock_release(&self.m.lock)
+        if block == 0:
+            self.map.refuse(ptr, size)
+        self.give(block, generation, stream)
+
+    # The short way.
+
+    cdef int take(
+        self, object size, object alignment, uint64_t stream, bint index, Grant* grant
+    ) except -1:
+        """A used block for the request."""
+        cdef uint32_t tag = 0
+        cdef uint64_t boundary = 0 if alignment == 0 else as_alignment(alignment)
+        cdef Status status = NO_FIT
+        grant.size = as_size(size)
+        if not self.direct:
+            lock_enter(&self.m.lock)
+            if not self.m.closed:
+                status = map_tag(self.m, stream, &tag)
+                if status == DONE:
+                    status = map_alloc(self.m, grant.size, boundary, tag, index, &grant.block)
+                if status == DONE:
+                    self.fill(grant)
+            lock_release(&self.m.lock)
+        if status == DONE:
+            return 0
+        if self.m.closed:
+            raise _closed(self)
+        if status != NO_FIT:
+            self.map.raise_status(status)
+        grant.block = self._obtain(size, boundary, stream, index)
+        lock_enter(&self.m.lock)
+        self.fill(grant)
+        lock_release(&self.m.lock)
+        return 0
+
+    cdef inline void fill(self, Grant* grant) noexcept nogil:
+        """Where the granted block starts, and its generation; under the lock."""
+        grant.start = self.m.blocks[grant.block].start
+        grant.generation = self.m.blocks[grant.block].generation
+
+    cdef give(self, uint32_t block, uint32_t generation, object stream):
+        """Take back a used block of this generation."""
+        cdef uint32_t tag = 0
+        cdef Status status = DONE
+        cdef uint64_t handle = 0 if stream is None else as_stream(stream)
+        cdef bint live
+        cdef bint hosts = False
+        if self.m.foreign:
+            raise _closed(self)
+        if self.direct:
+            self._discard(block, generation)
+            return
+        lock_enter(&self.m.lock)
+        live = self.m.blocks[block].generation == generation
+        if live:
+            hosts = self.m.blocks[block].slack >> 31
+            tag = tag_of(self.m, block)
+            if stream is not None:
+                status = map_tag(self.m, handle, &tag)
+            if status == DONE and not hosts:
+                map_free(self.m, block, tag)
+        lock_release(&self.m.lock)
+        self.map.raise_status(status)
+        if not live:
+            raise StaleHandle(f"block {block} of pool {self.name!r} was freed already")
+        if hosts:
+            raise InvalidArgument(
+                f"the allocation holds the memory of another pool; "
+                "close that pool first"
+            )
+        if self.m.closed:
+            self._drain()
+
+    def _clear(self, ptr, size, stream):
+        """Write zeros, ordered on `stream`."""
+        if size:
+            self.provider.zero(ptr, size, stream)
+
+    # For subclasses, whose policies are written in Python.
+
+    def _try_take(self, size, alignment, stream, bint index):
+        """Return a used block if one that fits is free, else None."""
+        if size >= <uint64_t>HUGE:
+            return None
+        cdef uint32_t block = self.map.take(size, alignment, stream, index)
+        return block if block else None
+
+    def _is_live(self, uint32_t block, uint32_t generation):
+        """Whether a block is still used, by the allocation of that generation."""
+        return self.m.blocks[block].generation == generation and bool(generation & 1)
+
+    def _set_direct(self, bint direct):
+        self.direct = direct
+
+    def owns(self, address):
+        """Return whether `address` lies in a live allocation of this pool."""
+        return self.map.describe(address) is not None
+
+    def check(self, level="full"):
+        """Check the invariants of the extent map: ``"off"``, ``"cheap"`` or ``"full"``."""
+        self.map.check(level)
+
+    @property
+    def closed(self):
+        """Whether the pool is closed, or belongs to the process that forked this one."""
+        return self.m.closed
+
+    def __repr__(self):
+        return f"<{type(self).__name__} {self.name!r} over {self.provider!r}>"
+
+
+def _closed(pool):
+    return InvalidArgument(
+        f"pool {pool.name!r} is closed, or belongs to the process that forked this one; make a "
+        "new pool (device memory does not survive a fork: start children with 'spawn')"
+    )
+
+
+cdef uint64_t as_size(object size) except? 0xFFFFFFFFFFFFFFFF:
+    """A request in bytes; what does not fit into 64 bits is as good as 2^64 - 1: never there."""
+    if isinstance(size, int) and size > 0xFFFFFFFFFFFFFFFF:
+        return 0xFFFFFFFFFFFFFFFF
+    return as_u64(size, "size")
+
+
+@cython.final
+@cython.freelist(256)
+cdef class Allocation:
+    """Memory from a pool, freed when this object is dropped.
+
+    Attributes
+    ----------
+    ptr : int
+        The address.
+    size : int
+        The bytes asked for.
+    """
+
+    def __init__(self):
+        raise InvalidArgument("allocations are made by a pool: pool.allocate(size)")
+
+    def __dealloc__(self):
+        if self.block and not self.home.m.foreign:
+            try:
+                self.home.give(self.block, self.generation, None)
+            except Exception as error:  # a destructor cannot raise
+                warnings.warn(
+                    f"{self.size} bytes at {self.ptr:#x} were dropped but not freed: {error}",
+                    ResourceWarning,
+                    stacklevel=2,
+                )
+
+    def free(self, stream=None):
+        """Give the memory back now; `stream` as in `Pool.free`.
+
+        Raises
+        ------
+        StaleHandle
+            It was freed already.
+        InvalidArgument
+            Another pool lives in it.  Nothing is changed.
+        """
+        if self.block == 0:
+            raise StaleHandle(f"the allocation at {self.ptr:#x} was freed already")
+        self.home.give(self.block, self.generation, stream)
+        self.block = 0
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *exc_info):
+        if self.block:
+            self.free()
+
+    def __repr__(self):
+        state = f"of {self.home.name}" if self.block else "freed"
+        return f"<Allocation {self.size} bytes at {self.ptr:#x}, {state}>"
+
+    @property
+    def pool(self):
+        """The pool that it came from."""
+        return self.home
+
+    @property
+    def provider(self):
+        """The pool's provider."""
+        return self.home.provider
+
+    @property
+    def stream(self):
+        """The native handle of the stream that it was allocated on; 0 is the default stream."""
+        return self.stream_handle
+
+    @property
+    def id(self):
+        """A number that no other allocation of this process has, before or after."""
+        return self.home.serial << 64 | <uint64_t>self.generation << 32 | self.block
+
+    @property
+    def freed(self):
+        """Whether the memory was given back."""
+        return self.block == 0

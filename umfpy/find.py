@@ -1,0 +1,54 @@
+"""From an address to everything that is known of it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from umfpy.core.extents import innermost
+from umfpy.core.pool import BasePool
+
+if TYPE_CHECKING:
+    from umfpy.provider import Provider
+
+
+@dataclass(frozen=True)
+class AllocationInfo:
+    """A live allocation, found by one of its addresses."""
+
+    base: int  #: where it starts
+    size: int  #: bytes, as requested
+    offset: int  #: of the address asked about, from `base`
+    pool: BasePool | None  #: None for a piece that a `CoarseProvider` gave out by itself
+    provider: Provider
+    id: int  #: no other allocation of this process has it, before or after
+    memory_type: str  #: "device", "host", "managed" or "shared"
+    device: int  #: the device's ordinal, -1 for host memory
+
+
+def find(ptr: int) -> AllocationInfo | None:
+    """Return the live allocation that `ptr` lies in, or None.
+
+    Any address of an allocation will do, up to its last requested byte.  Where pools nest, the
+    innermost answers: the one that gave the memory to its user.
+    """
+    extent = innermost(ptr)
+    if extent is None:
+        return None
+    owner = extent.map.owner()
+    known = extent.map.describe_in(extent, ptr)
+    if owner is None or known is None or ptr - known["base"] >= max(known["size"], 1):
+        return None
+    pool = owner if isinstance(owner, BasePool) else None
+    provider = owner.provider if isinstance(owner, BasePool) else owner
+    serial = owner.serial if isinstance(owner, BasePool) else 0
+    return AllocationInfo(
+        base=known["base"],
+        size=known["size"],
+        offset=ptr - known["base"],
+        pool=pool,
+        provider=provider,
+        id=serial << 64 | known["id"],
+        memory_type=provider.memory_type,
+        device=provider.device,
+    )

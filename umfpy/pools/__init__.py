@@ -1,0 +1,1 @@
+"""The pools: allocation policies over the extent map."""

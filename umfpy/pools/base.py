@@ -1,0 +1,159 @@
+"""What all pools share above the compiled core: statistics, trimming, and the end."""
+
+from __future__ import annotations
+
+import sys
+import threading
+import warnings
+from types import TracebackType
+from typing import TypeVar
+
+from umfpy.core.pool import BasePool
+from umfpy.errors import UmfpyError
+from umfpy.pools.nested import as_provider
+from umfpy.pools.release import give_back
+from umfpy.pools.stats import PoolStats
+from umfpy.provider import Capability, Provider
+from umfpy.units import parse_size
+
+Self = TypeVar("Self", bound="ProviderPool")
+
+
+class ProviderPool(BasePool):
+    """A pool that takes extents from a provider and can give them back."""
+
+    def __init__(
+        self,
+        provider: Provider,
+        *,
+        name: str | None = None,
+        zero: bool = False,
+        limit_bytes: int | str | None = None,
+        direct: bool = False,
+    ) -> None:
+        provider = as_provider(provider)
+        super().__init__(provider, name=name, zero=zero, direct=direct)
+        #: One growth at a time: others wait, and look again before they grow too.
+        self._growing = threading.RLock()
+        self._provider_allocs = 0
+        self._provider_frees = 0
+        self.limit_bytes = limit_bytes
+
+    @property
+    def limit_bytes(self) -> int | None:
+        """The most bytes that the pool may hold from its provider; None for no limit.
+
+        May be set at any time, as bytes or as text (``"4GiB"``).  Below what is held already it
+        takes effect as memory goes back; nothing live is touched.
+        """
+        return self._limit_bytes
+
+    @limit_bytes.setter
+    def limit_bytes(self, limit: int | str | None) -> None:
+        self._limit_bytes = None if limit is None else parse_size(limit)
+
+    def stats(self) -> PoolStats:
+        """Return the pool's statistics, all of one moment."""
+        now = self.map.counters()
+        return PoolStats(
+            requested_bytes=now["requested"],
+            used_bytes=now["used"],
+            reserved_bytes=now["reserved"],
+            peak_requested_bytes=now["peak_requested"],
+            peak_used_bytes=now["peak_used"],
+            peak_reserved_bytes=now["peak_reserved"],
+            largest_free_bytes=now["largest_free"],
+            metadata_bytes=now["metadata"],
+            live_allocations=now["allocations"] - now["frees"],
+            allocations=now["allocations"],
+            frees=now["frees"],
+            extents=now["extents"],
+            provider_allocs=self._provider_allocs,
+            provider_frees=self._provider_frees,
+        )
+
+    def reset_peaks(self) -> None:
+        """Let every peak start again from what its counter is now."""
+        self.map.reset_peaks()
+
+    def synchronize(self) -> None:
+        """Wait for the device; then memory freed on any stream may be used on all of them."""
+        if Capability.STREAMS not in self.provider.capabilities:
+            return
+        with self._growing:
+            self.map.retire()
+            try:
+                self.provider.synchronize()
+            finally:
+                # After a failed wait the memory is as unordered as before, but a device whose
+                # wait fails runs nothing any more.
+                self.map.retired()
+
+    def trim(self, keep_bytes: int | str = 0) -> int:
+        """Give wholly free extents back until at most `keep_bytes` are held, and return how many
+        bytes went.
+
+        Waits for the device first, so that nothing goes that a stream still uses.  Raises what
+        the provider's `free` does; what had not gone by then is kept.
+        """
+        keep = parse_size(keep_bytes)
+        if self.closed or not self.map.free_extents():
+            return 0
+        with self._growing:
+            self.synchronize()
+            return self._release_free(keep)
+
+    def _release_free(self, keep: int) -> int:
+        """Give back free extents, the largest first, while `keep` bytes stay held."""
+        released = 0
+        held = self.map.counters()["reserved"]
+        for extent in sorted(self.map.free_extents(), key=lambda e: e.size, reverse=True):
+            if held - released - extent.size >= keep and give_back(extent):
+                released += extent.size
+                self._provider_frees += 1
+        return released
+
+    def close(self) -> None:
+        """Give everything back and refuse further requests; closing twice is fine.
+
+        Live allocations stay valid.  A ResourceWarning reports them, with count and bytes, and
+        each extent goes back with the last allocation in it.
+        """
+        if self.closed:
+            return
+        with self._growing:
+            self.trim()
+            self.map.shut()
+        left = self.stats()
+        if left.live_allocations:
+            warnings.warn(
+                f"pool {self.name!r} was closed with {left.live_allocations} live allocations of "
+                f"{left.requested_bytes} bytes; {left.reserved_bytes} bytes stay held for them",
+                ResourceWarning,
+                stacklevel=2,
+            )
+
+    def _drain(self) -> None:
+        """The pool is closed, and one more allocation was freed."""
+        with self._growing:
+            self._release_free(0)
+
+    def __del__(self) -> None:
+        # At interpreter exit the driver may be gone already; the system takes the memory back.
+        if sys.is_finalizing() or not hasattr(self, "_limit_bytes"):
+            return
+        try:
+            self.close()
+        except UmfpyError as error:
+            warnings.warn(f"pool {self.name!r} could not be closed: {error}", ResourceWarning)
+
+    def __enter__(self: Self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()

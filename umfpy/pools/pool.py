@@ -1,0 +1,177 @@
+"""The default pool."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+from umfpy.core.pool import live_pools
+from umfpy.errors import OutOfMemoryError
+from umfpy.pools.base import ProviderPool
+from umfpy.pools.growth import Growth, round_up
+from umfpy.provider import Capability, Provider
+from umfpy.units import format_size
+
+#: Asked when memory has run out: the bytes that are missing -> whether to try again.
+OutOfMemoryCallback = Callable[[int], bool]
+
+
+class Pool(ProviderPool):
+    """Sub-allocates a provider's memory with an extent map; the pool to use by default.
+
+    Memory freed on a stream is used again on that stream at once, and on others after the pool
+    has waited for the device: never before.  Extents are kept until `trim`, `close`, or memory
+    runs out.
+
+    Parameters
+    ----------
+    provider
+        Where memory comes from: a `Provider`, or another pool.
+    name
+        For people; made from the provider's if not given.
+    zero
+        Whether every allocation reads as zero.
+    limit_bytes
+        The most to hold from the provider, as bytes or text; None for no limit.
+    growth
+        How much to take at a time; see `Growth`.
+    """
+
+    def __init__(
+        self,
+        provider: Provider | ProviderPool,
+        *,
+        name: str | None = None,
+        zero: bool = False,
+        limit_bytes: int | str | None = None,
+        growth: Growth | None = None,
+    ) -> None:
+        super().__init__(provider, name=name, zero=zero, limit_bytes=limit_bytes)
+        self._growth = growth or Growth()
+        self._callbacks: list[OutOfMemoryCallback] = []
+
+    def on_out_of_memory(self, callback: OutOfMemoryCallback) -> None:
+        """Have `callback(missing_bytes)` asked before OutOfMemoryError is raised.
+
+        It frees what it can and returns True to have the request tried again, else False.  It is
+        called without any lock held, in the thread that allocates.
+        """
+        self._callbacks.append(callback)
+
+    # What happens when nothing that fits is free.  `index`: the block is to be found by address.
+
+    def _obtain(self, size: int, alignment: int, stream: int, index: bool) -> int:
+        if self._can_ever_hold(size):
+            block = self._take_or_grow(size, alignment, stream, index)
+            if block is not None:
+                return block
+            # Pools ask each other for memory, so that none may wait for another while holding
+            # its own lock: it is let go before anybody is asked.
+            for reclaim in self._reclaimers(size):
+                if reclaim():
+                    block = self._take_or_grow(size, alignment, stream, index, exactly=True)
+                    if block is not None:
+                        return block
+        raise self._out_of_memory(size)
+
+    def _can_ever_hold(self, size: int) -> bool:
+        """Whether giving anything up could help: a request beyond the device costs nobody else."""
+        info = self.provider.memory_info()
+        bounds = [1 << 62, self.limit_bytes, info[1] if info else None]
+        return all(size <= bound for bound in bounds if bound is not None)
+
+    def _take_or_grow(
+        self, size: int, alignment: int, stream: int, index: bool, exactly: bool = False
+    ) -> int | None:
+        """Return a used block, from a new extent if need be; None if there is no more memory."""
+        with self._growing:
+            while True:
+                block = self._try_take(size, alignment, stream, index)
+                if block is not None:
+                    return block
+                # Without the lock of the map another thread may take what this one fetched:
+                # then it is fetched again.
+                if not self._grow(size, alignment, exactly):
+                    return None
+
+    def _grow(self, size: int, alignment: int, exactly: bool) -> bool:
+        """Add an extent that holds the request; False if the provider has none."""
+        unit = self.provider.granularity(size)
+        reserved = self.map.counters()["reserved"]
+        least = round_up(size, unit)
+        steps = [least] if exactly else [self._growth.step(size, reserved, unit), least]
+        limit = self.limit_bytes
+        for step in dict.fromkeys(steps):
+            if limit is not None and reserved + step > limit:
+                continue
+            if self._add_extent(step, alignment):
+                return True
+        return False
+
+    def _add_extent(self, size: int, alignment: int) -> bool:
+        try:
+            base = self.provider.alloc(size, alignment if alignment > self.provider.granule else 0)
+        except OutOfMemoryError:
+            return False
+        try:
+            self.map.add(base, size, self.provider)
+        except BaseException:
+            self.provider.free(base, size)
+            raise
+        self._provider_allocs += 1
+        return True
+
+    # Running out of memory.
+
+    def _reclaimers(self, size: int) -> Iterator[Callable[[], bool]]:
+        """What may bring memory back, the cheapest first; each says whether it did."""
+        yield self._wait_for_streams
+        yield lambda: self.trim() > 0
+        for pool in self._neighbours():
+            yield lambda pool=pool: pool.trim() > 0
+        for callback in self._callbacks:
+            yield lambda callback=callback: callback(size)
+
+    def _wait_for_streams(self) -> bool:
+        if Capability.STREAMS not in self.provider.capabilities:
+            return False
+        self.synchronize()
+        return True
+
+    def _neighbours(self) -> list[ProviderPool]:
+        """The other pools that take memory from the same device."""
+        mine = self.provider
+        return [
+            pool
+            for pool in live_pools()
+            if pool is not self
+            and isinstance(pool, ProviderPool)
+            and pool.provider.memory_type == mine.memory_type
+            and pool.provider.device == mine.device
+            and not pool.closed
+        ]
+
+    def _out_of_memory(self, size: int) -> OutOfMemoryError:
+        now = self.stats()
+        info = self.provider.memory_info()
+        lines = [
+            f"pool {self.name!r} has no {format_size(size)} ({size} bytes) left",
+            f"live {format_size(now.used_bytes)} in {now.live_allocations} allocations, "
+            f"held {format_size(now.reserved_bytes)} in {now.extents} extents, "
+            f"largest free block {format_size(now.largest_free_bytes)}",
+        ]
+        if info is not None:
+            lines.append(f"device: {format_size(info[0])} of {format_size(info[1])} free")
+        if self.limit_bytes is not None:
+            lines.append(f"limit_bytes is {format_size(self.limit_bytes)}: raise it if you can")
+        lines.append("free or drop allocations" + (
+            "; enough is free in all, but not in one piece" if now.free_bytes >= size else ""
+        ))
+        return OutOfMemoryError(
+            "; ".join(lines),
+            requested=size,
+            used=now.used_bytes,
+            reserved=now.reserved_bytes,
+            limit=self.limit_bytes,
+            largest_free=now.largest_free_bytes,
+            provider=self.provider.name,
+        )

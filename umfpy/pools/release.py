@@ -1,0 +1,34 @@
+"""Giving an extent back to where it came from."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from umfpy.core.extents import Extent
+
+
+def give_back(extent: Extent) -> bool:
+    """Return a wholly free extent to its provider; False if it is in use (again).
+
+    It leaves the map first, so that nobody can take it while the driver works, and its address
+    may come back from the driver at once.  If the provider fails, the extent is put back, and the
+    provider's error is raised: trying again later may succeed.
+    """
+    space = extent.map
+    if not space.remove(extent):
+        return False
+    withdraw_export(extent)
+    try:
+        extent.provider.free(extent.base, extent.size)
+    except BaseException:
+        space.add(extent.base, extent.size, extent.provider)
+        raise
+    return True
+
+
+def withdraw_export(extent: Extent) -> None:
+    """Give the extent's export back, before its memory goes; see `umfpy.ipc`."""
+    if extent.export is not None:
+        export, extent.export = extent.export, None
+        export.release()
