@@ -128,8 +128,8 @@ class MappedProvider(HostAccess):
             length = self._length(size)
             self._system.call("munmap", ptr, length)
             if self._sharing is not None:
-                self._sharing.forget(piece.offset, size)
-            self._backing.give_back(piece.offset, length)
+                self._sharing.forget(piece.origin, size)
+            self._backing.give_back(piece.origin, length)
         if self._closed:
             self._release_if_unused()
 
@@ -176,7 +176,7 @@ class MappedProvider(HostAccess):
         with self._pieces.changed(ptr, size, usable=False) as piece:
             self._protect(ptr, size, PROT_NONE)
             try:
-                self._backing.drop(ptr, self._length(size), piece.offset)
+                self._backing.drop(ptr, self._length(size), piece.origin)
             except UmfpyError:
                 if piece.usable:
                     self._protect(ptr, size, PROT_READ_WRITE)
@@ -194,14 +194,14 @@ class MappedProvider(HostAccess):
         """
         with self._pieces.changed(ptr, size, usable=True) as piece:
             if not piece.usable:
-                self._backing.back(piece.offset, self._length(size))
+                self._backing.back(piece.origin, self._length(size))
                 self._protect(ptr, size, PROT_READ_WRITE)
 
     def purge_force(self, ptr: int, size: int) -> None:
         """Make a piece read as zero; its memory is the system's until it is touched again."""
         with self._pieces.changed(ptr, size) as piece:
             self._check_accessible(ptr, piece)
-            self._backing.clear(ptr, self._length(size), piece.offset)
+            self._backing.clear(ptr, self._length(size), piece.origin)
 
     def ipc_export(self, ptr: int, size: int) -> bytes:
         """Return what another process needs to map the piece at `ptr`.
@@ -224,7 +224,7 @@ class MappedProvider(HostAccess):
         if found is None or found[0] != ptr or found[1].size != size:
             raise InvalidArgument(f"no piece of {size} bytes starts at {ptr:#x}")
         self._check_accessible(ptr, found[1])
-        return sharing.export(found[1].offset, size)
+        return sharing.export(found[1].origin, size)
 
     def ipc_release(self, payload: bytes) -> None:
         """End an export: who opens it later is told so."""
@@ -262,7 +262,7 @@ class MappedProvider(HostAccess):
             "committed": piece.usable,
             "page_size": pages.size,
             "huge_pages": pages.huge or pages.transparent,
-            "offset": piece.offset if self._sharing is not None else None,
+            "offset": piece.origin if self._sharing is not None else None,
         }
 
     def native_error(self) -> NativeError | None:

@@ -80,7 +80,8 @@ class Payload:
         path = data[_FIXED.size :]
         if len(path) != path_length or path_length > _LONGEST_PATH or b"\0" in path:
             raise IpcError(f"a handle of shared host memory with {len(path)} stray bytes")
-        payload = cls(*fields[1:], *(os.fsdecode(path),))
+        values = [*fields[1:], os.fsdecode(path)]
+        payload = cls(*values)
         payload._check()
         return payload
 

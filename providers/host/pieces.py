@@ -14,13 +14,14 @@ from umfpy.errors import InvalidArgument
 class Piece:
     """A part of memory that can be freed by itself.
 
-    ``size`` is in bytes as it was asked for; ``offset`` is where it starts in the file behind it,
-    or its address where there is none, so that neighbours are contiguous in both; ``usable`` is
-    False between `dalloc` or `decommit` and `commit`.
+    ``size`` is in bytes as it was asked for; ``origin`` is where it starts in what lies behind
+    it: in a file, in a larger native allocation, or else the piece's own address, so that the
+    parts of one allocation are contiguous in both; ``usable`` is False between `dalloc` or
+    `decommit` and `commit`.
     """
 
     size: int
-    offset: int
+    origin: int
     usable: bool = True
 
 
@@ -91,7 +92,7 @@ class Pieces:
         with self._lock:
             piece = self._take(ptr, size)
             self._put(ptr, replace(piece, size=first_size))
-            high = replace(piece, size=size - first_size, offset=piece.offset + first_size)
+            high = replace(piece, size=size - first_size, origin=piece.origin + first_size)
             self._put(ptr + first_size, high)
 
     def merge(self, low: int, high: int, size: int) -> None:
@@ -104,7 +105,7 @@ class Pieces:
                     f"{first.size} bytes at {low:#x} and {second.size} bytes at {high:#x} do not "
                     f"make one piece of {size} bytes"
                 )
-            if first.offset + first.size != second.offset:
+            if first.origin + first.size != second.origin:
                 raise InvalidArgument(f"{low:#x} and {high:#x} are parts of different allocations")
             if first.usable != second.usable:
                 raise InvalidArgument(
