@@ -21,6 +21,7 @@ cdef class BasePool:
     cdef readonly object name
     cdef readonly object serial  # counts pools; makes the ids of allocations unique
     cdef bint direct  # every request goes to `_obtain`, every free to `_discard`
+    cdef object _c_interface
     cdef bint zeroed  # every allocation reads as zero
     cdef object __weakref__
 

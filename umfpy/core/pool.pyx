@@ -280,6 +280,17 @@ cdef class BasePool:
     def _set_direct(self, bint direct):
         self.direct = direct
 
+    def c_interface(self):
+        """Return the pool's `CInterface`: functions for callers that hold no GIL.
+
+        It pins the pool for the rest of the process.
+        """
+        if self._c_interface is None:
+            from umfpy.core.cinterface import CInterface
+
+            self._c_interface = CInterface(self)
+        return self._c_interface
+
     def owns(self, address):
         """Return whether `address` lies in a live allocation of this pool."""
         return self.map.describe(address) is not None
