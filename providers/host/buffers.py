@@ -66,8 +66,10 @@ class HeldBuffer:
         self.size: int = self._view.len
 
     def release(self) -> None:
-        """Let the buffer go."""
+        """Let the buffer go; also done when this object goes."""
         _release_buffer(ctypes.byref(self._view))
+
+    __del__ = release
 
 
 @contextmanager
