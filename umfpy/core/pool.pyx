@@ -277,8 +277,8 @@ cdef class BasePool:
         """Whether a block is still used, by the allocation of that generation."""
         return self.m.blocks[block].generation == generation and bool(generation & 1)
 
-    def _set_direct(self, bint direct):
-        self.direct = direct
+    def set_scan(self, scan):
+        self.m.scan = scan
 
     def c_interface(self):
         """Return the pool's `CInterface`: functions for callers that hold no GIL.

@@ -11,9 +11,10 @@ from umfpy.errors import InvalidArgument
 class Growth:
     """Extents grow with the pool: each is a fraction of what is held, between two bounds.
 
-    Few large extents cost few driver calls and lose little at their ends; many small ones waste
-    less when the demand stops growing.  A request larger than the step gets an extent of its own
-    size, in whole units of the provider.
+    Few large extents cost few driver calls, and fragment less, since no block crosses the end of
+    one; small ones overshoot less when the demand stops growing.  A pool that has to grow gives
+    its wholly free extents back first, none of which is large enough, and takes at least as much
+    again in one piece.  A request larger than the step gets an extent of its own size.
 
     Attributes
     ----------
@@ -24,7 +25,7 @@ class Growth:
     """
 
     minimum: int = 2 << 20
-    maximum: int = 64 << 20
+    maximum: int = 256 << 20
     divisor: int = 16
 
     def __post_init__(self) -> None:
@@ -33,10 +34,13 @@ class Growth:
                 f"growth needs 0 < minimum <= maximum and a divisor of at least 1, not {self}"
             )
 
-    def step(self, size: int, reserved: int, unit: int) -> int:
-        """Return the bytes to ask for, for a request of `size` that does not fit."""
-        wanted = min(max(reserved // self.divisor, self.minimum), self.maximum)
-        return round_up(max(size, wanted), unit)
+    def step(self, size: int, held: int, released: int, unit: int) -> int:
+        """Return the bytes to ask for, for a request of `size` bytes that does not fit.
+
+        `held` is what the pool had before it gave `released` of that back.
+        """
+        wanted = min(max(held // self.divisor, self.minimum), self.maximum)
+        return round_up(max(size, wanted, released), unit)
 
 
 def round_up(size: int, unit: int) -> int:

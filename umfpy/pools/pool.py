@@ -68,7 +68,7 @@ class Pool(ProviderPool):
             # its own lock: it is let go before anybody is asked.
             for reclaim in self._reclaimers(size):
                 if reclaim():
-                    block = self._take_or_grow(size, alignment, stream, index, exactly=True)
+                    block = self._take_or_grow(size, alignment, stream, index)
                     if block is not None:
                         return block
         raise self._out_of_memory(size)
@@ -79,33 +79,40 @@ class Pool(ProviderPool):
         bounds = [1 << 62, self.limit_bytes, info[1] if info else None]
         return all(size <= bound for bound in bounds if bound is not None)
 
-    def _take_or_grow(
-        self, size: int, alignment: int, stream: int, index: bool, exactly: bool = False
-    ) -> int | None:
+    def _take_or_grow(self, size: int, alignment: int, stream: int, index: bool) -> int | None:
         """Return a used block, from a new extent if need be; None if there is no more memory."""
         with self._growing:
             while True:
                 block = self._try_take(size, alignment, stream, index)
+                released = 0
+                if block is None and self.map.free_extents():
+                    # None of them holds the request.  Waiting for streams may have mended that;
+                    # else they go back, to come again as one.
+                    self.synchronize()
+                    block = self._try_take(size, alignment, stream, index)
+                    if block is None:
+                        released = self._release_free(0)
                 if block is not None:
                     return block
                 # Without the lock of the map another thread may take what this one fetched:
                 # then it is fetched again.
-                if not self._grow(size, alignment, exactly):
+                if not self._grow(size, alignment, released):
                     return None
 
-    def _grow(self, size: int, alignment: int, exactly: bool) -> bool:
+    def _grow(self, size: int, alignment: int, released: int) -> bool:
         """Add an extent that holds the request; False if the provider has none."""
         unit = self.provider.granularity(size)
         reserved = self.map.counters()["reserved"]
+        step = self._growth.step(size, reserved + released, released, unit)
         least = round_up(size, unit)
-        steps = [least] if exactly else [self._growth.step(size, reserved, unit), least]
-        limit = self.limit_bytes
-        for step in dict.fromkeys(steps):
-            if limit is not None and reserved + step > limit:
-                continue
-            if self._add_extent(step, alignment):
-                return True
-        return False
+        if self.limit_bytes is not None:
+            step = min(step, (self.limit_bytes - reserved) // unit * unit)
+        # Short of memory, take what the request needs and no more.
+        return any(
+            step >= least and self._add_extent(step, alignment)
+            for step in dict.fromkeys((step, least))
+            if self.limit_bytes is None or reserved + step <= self.limit_bytes
+        )
 
     def _add_extent(self, size: int, alignment: int) -> bool:
         try:
