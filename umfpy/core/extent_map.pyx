@@ -247,7 +247,7 @@ cdef uint32_t find_fit(
     bin = bins_find(bins, bin_above(granules + lead))
     if bin != <uint32_t>NO_BIN:
         # Cannot fail: every block here has room for the bytes and the worst lead.
-        return closest(m, bins_head(bins, bin)[0], bytes, alignment, m.scan + 1)
+        return closest(m, bins_head(bins, bin)[0], bytes, alignment, max(m.scan, 1))
     bin = bins_find(bins, own)
     while bin != <uint32_t>NO_BIN:
         block = closest(m, bins_head(bins, bin)[0], bytes, alignment, ~<uint32_t>0)

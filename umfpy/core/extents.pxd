@@ -14,6 +14,7 @@ cdef class Extent:
     cdef readonly uint32_t index  # in the map
     cdef readonly Extent parent  # the extent that this one lies in, None for a physical root
     cdef uint32_t parent_block  # and the block of it
+    cdef bint registered  # the registry borrows this object
     cdef public object export  # what `umfpy.ipc` keeps of a root: its export, made once
     cdef object __weakref__
 

@@ -8,11 +8,13 @@ is the last entry at or before it, or a parent of that.  Its functions run witho
 code, so that the GIL is lock enough.
 """
 
+import operator
 import weakref
 
+cimport cython
 from cpython.ref cimport PyObject
 from libc.stdint cimport uint32_t, uint64_t
-from libc.stdlib cimport realloc
+from libc.stdlib cimport free, malloc, realloc
 from libc.string cimport memmove
 
 from umfpy.core.check cimport map_check
@@ -58,10 +60,20 @@ from umfpy.core.numbers cimport ANY_SIZE, as_u64
 
 from umfpy.errors import AlignmentError, CapacityExceeded, InvalidArgument, StaleHandle
 
+cdef enum:
+    MAX_GRANULE = 1 << 30  # what is left over of one fits into `Block.slack`
+
 cdef struct Entry:
     uint64_t base
     uint64_t end
     PyObject* extent  # borrowed
+
+# What `ExtentMap.blocks` tells of a block.
+cdef struct Span:
+    uint64_t start
+    uint64_t size
+    bint used
+    uint32_t tag
 
 cdef Entry* entries = NULL
 cdef size_t entries_used = 0
@@ -106,10 +118,7 @@ cdef register(Extent extent):
     cdef size_t position = entries_after(base, end)
     cdef Extent parent = enclosing(position, base, end)
     cdef Entry* grown
-    if (position and entries[position - 1].end > base and parent is not
-            <Extent>entries[position - 1].extent) or (
-            position < entries_used and entries[position].base < end):
-        raise_overlap(extent, position, parent)
+    refuse_overlap(extent, position, parent, base, end)
     if entries_used == entries_capacity:
         grown = <Entry*>realloc(entries, (entries_capacity * 2 + 64) * sizeof(Entry))
         if grown == NULL:
@@ -121,15 +130,20 @@ cdef register(Extent extent):
     memmove(&entries[position + 1], &entries[position], (entries_used - position) * sizeof(Entry))
     entries[position] = Entry(base, end, <PyObject*>extent)
     entries_used += 1
+    extent.registered = True
 
 
-cdef raise_overlap(Extent extent, size_t position, Extent parent):
-    cdef Extent other
-    if position and <Extent>entries[position - 1].extent is not parent and (
-        entries[position - 1].end > <uint64_t>extent.base
-    ):
-        other = <Extent>entries[position - 1].extent
-    else:
+cdef refuse_overlap(Extent extent, size_t position, Extent parent, uint64_t base, uint64_t end):
+    """Raise InvalidArgument if the range overlaps an extent that does not enclose it.
+
+    What starts before it and reaches into it is the entry before, or encloses that one.
+    """
+    cdef Extent other = <Extent>entries[position - 1].extent if position else None
+    while other is not parent and other.base + other.size <= base:
+        other = other.parent
+    if other is parent:
+        if position == entries_used or entries[position].base >= end:
+            return
         other = <Extent>entries[position].extent
     raise InvalidArgument(
         f"{extent.size} bytes at {extent.base:#x} from {extent.provider!r} overlap "
@@ -141,9 +155,13 @@ cdef raise_overlap(Extent extent, size_t position, Extent parent):
 cdef adopt(Extent parent, Extent child, uint64_t base, uint64_t end):
     """Mark the parent's block as hosting an extent, so that it cannot be freed under it."""
     cdef ExtentMap space = parent.map
-    cdef uint32_t block
+    cdef uint32_t block = 0
     lock_enter(&space.m.lock)
-    block = map_locate(&space.m, parent.index, base)
+    # The parent's ends may lie outside its blocks: they fill no granule.
+    if space.m.extents[parent.index].base <= base and (
+        base - space.m.extents[parent.index].base < space.m.extents[parent.index].size
+    ):
+        block = map_locate(&space.m, parent.index, base)
     if block and space.m.blocks[block].start + span_of(&space.m, block) >= end:
         space.m.blocks[block].slack |= <uint32_t>HOSTS
     else:
@@ -160,15 +178,30 @@ cdef adopt(Extent parent, Extent child, uint64_t base, uint64_t end):
 
 cdef unregister(Extent extent):
     """Take an extent out; the caller has seen to it that none lies in it."""
-    global entries_used
     cdef uint64_t base = extent.base
     cdef size_t position = entries_after(base, base + <uint64_t>extent.size) - 1
     while <Extent>entries[position].extent is not extent:
         position -= 1
-    entries_used -= 1
-    memmove(&entries[position], &entries[position + 1], (entries_used - position) * sizeof(Entry))
+    strike(position)
+    extent.registered = False
     if extent.parent is not None:
         orphan(extent, position)
+
+
+cdef void strike(size_t position) noexcept:
+    """Remove one entry."""
+    global entries_used
+    entries_used -= 1
+    memmove(&entries[position], &entries[position + 1], (entries_used - position) * sizeof(Entry))
+
+
+cdef void forget(PyObject* extent) noexcept:
+    """Take out an extent that is being destroyed: the map that owned it is gone."""
+    cdef size_t position
+    for position in range(entries_used):
+        if entries[position].extent == extent:
+            strike(position)
+            return
 
 
 cdef orphan(Extent extent, size_t position):
@@ -199,8 +232,13 @@ cpdef Extent innermost(object address):
     return enclosing(entries_after(at, 0), at, at + 1)
 
 
+@cython.no_gc_clear  # the registry reads the fields for as long as the object exists
 cdef class Extent:
     """One contiguous range from a provider: the physical root of the blocks cut from it."""
+
+    def __dealloc__(self):
+        if self.registered:
+            forget(<PyObject*>self)
 
     def __repr__(self):
         return f"Extent({self.base:#x}, {self.size} bytes, {self.provider!r})"
@@ -217,6 +255,7 @@ cdef class Extent:
         return self.base <= address < self.base + self.size
 
 
+@cython.no_gc_clear  # whoever holds the map may use it until it goes
 cdef class ExtentMap:
     """Sub-allocation of extents: who owns which addresses, in one structure.
 
@@ -236,8 +275,10 @@ cdef class ExtentMap:
     """
 
     def __cinit__(self, granule, owner, *, bint ordered=False, uint32_t scan=8):
-        if granule < 1 or granule & (granule - 1):
-            raise InvalidArgument(f"a granule must be a power of two, not {granule}")
+        if not 1 <= granule <= MAX_GRANULE or granule & (granule - 1):
+            raise InvalidArgument(
+                f"a granule must be a power of two up to {MAX_GRANULE}, not {granule}"
+            )
         self.granule = granule
         self.owner = weakref.ref(owner)
         self.extents = {}
@@ -278,13 +319,18 @@ cdef class ExtentMap:
     cdef Extent _new_extent(self, base, size, provider):
         cdef Extent extent = Extent.__new__(Extent)
         mask = self.granule - 1
+        base = operator.index(base)
+        size = operator.index(size)
         extent.base = base
         extent.size = size
         extent.provider = provider
         extent.map = self
-        if size <= 0 or (base + size & ~mask) <= (base + mask & ~mask):
+        if base < 0 or size <= 0 or base + size >= 1 << 64 or (
+            (base + size & ~mask) <= (base + mask & ~mask)
+        ):
             raise InvalidArgument(
-                f"{size} bytes at {base:#x} hold no whole granule of {self.granule} bytes"
+                f"{size} bytes at {base:#x} hold no whole granule of {self.granule} bytes, or "
+                "reach beyond 2^64"
             )
         return extent
 
@@ -385,10 +431,16 @@ cdef class ExtentMap:
 
     def allocate(self, size, alignment=0, stream=0):
         """Return the address of `size` bytes, or None if no free block fits."""
+        cdef uint64_t start
         cdef uint32_t block = self.take(
             as_u64(size, "size"), as_alignment(alignment), as_u64(stream, "stream"), True
         )
-        return None if block == 0 else self.m.blocks[block].start
+        if block == 0:
+            return None
+        lock_enter(&self.m.lock)  # the array of blocks may move under another thread's hands
+        start = self.m.blocks[block].start
+        lock_release(&self.m.lock)
+        return start
 
     def free(self, ptr, size=None, stream=None):
         """Free what `allocate` returned; on `stream`, or the one it was allocated on.
@@ -448,6 +500,8 @@ cdef class ExtentMap:
         first = find_freeable(&self.m, low_at, ANY_SIZE)
         second = find_freeable(&self.m, high_at, ANY_SIZE)
         if first and second and self.m.blocks[first].next == second and (
+            tag_of(&self.m, first) == tag_of(&self.m, second)
+        ) and (
             span_of(&self.m, first) + requested_of(&self.m, second) == bytes
         ):
             map_merge(&self.m, first)
@@ -456,7 +510,8 @@ cdef class ExtentMap:
         if not joined:
             raise InvalidArgument(
                 f"cannot merge {low:#x} and {high:#x} into {size} bytes: both must be live, the "
-                "second must start where the first ends, and the sizes must add up"
+                "second must start where the first ends, on the same stream, and the sizes must "
+                "add up"
             )
 
     cdef uint32_t take(
@@ -534,23 +589,20 @@ cdef class ExtentMap:
 
     def blocks(self):
         """Return all blocks by address, as (start, span, used, stream's tag); for tests, tools."""
-        cdef uint32_t block
-        found = []
-        for extent in sorted(self.extents.values(), key=lambda extent: extent.base):
-            lock_enter(&self.m.lock)
-            block = self.m.extents[extent.index].first
-            spans = []
-            while self.m.blocks[block].next:
-                spans.append((
-                    self.m.blocks[block].start,
-                    span_of(&self.m, block),
-                    is_used(&self.m, block),
-                    tag_of(&self.m, block),
-                ))
-                block = self.m.blocks[block].next
-            lock_release(&self.m.lock)
-            found.extend(spans)
-        return found
+        cdef Span* spans
+        cdef size_t count = 0
+        cdef size_t i
+        lock_enter(&self.m.lock)
+        spans = copy_spans(&self.m, &count)
+        lock_release(&self.m.lock)
+        if spans == NULL:
+            raise MemoryError("no host memory for a list of all blocks")
+        try:
+            return sorted(
+                [(spans[i].start, spans[i].size, spans[i].used, spans[i].tag) for i in range(count)]
+            )
+        finally:
+            free(spans)
 
     def counters(self):
         """Return the counters, all of one moment: bytes, or how often."""
@@ -644,6 +696,29 @@ cdef class ExtentMap:
     def foreign(self):
         """Whether the map belongs to the process that forked this one."""
         return self.m.foreign
+
+
+cdef Span* copy_spans(const Map* m, size_t* count) noexcept nogil:
+    """All blocks of all extents, to be freed by the caller; NULL without memory for them.
+
+    No Python object may be made under the lock: that can run a destructor, which frees a block.
+    """
+    cdef Span* spans = <Span*>malloc((<size_t>m.blocks_used + 1) * sizeof(Span))
+    cdef uint32_t i
+    cdef uint32_t block
+    if spans == NULL:
+        return NULL
+    for i in range(1, m.extents_used):
+        if m.extents[i].size == 0:
+            continue
+        block = m.extents[i].first
+        while m.blocks[block].next:
+            spans[count[0]] = Span(
+                m.blocks[block].start, span_of(m, block), is_used(m, block), tag_of(m, block)
+            )
+            count[0] += 1
+            block = m.blocks[block].next
+    return spans
 
 
 cdef uint32_t find_freeable(const Map* m, uint64_t start, uint64_t size) noexcept nogil:
