@@ -192,6 +192,14 @@ class Provider(abc.ABC):
         """Return the file descriptors that have to travel with `payload`, in this process."""
         return ()
 
+    def ipc_size(self, payload: bytes) -> int | None:
+        """Return how many bytes `payload` is of, or None if it does not say.
+
+        Handles are checked with it before they are opened, so that a forged one cannot lead
+        beyond what is mapped.  Raises IpcError as `ipc_open` does.
+        """
+        return None
+
     def ipc_open(self, payload: bytes, descriptors: Sequence[int] = ()) -> int:
         """Map another process's allocation and return its address here.
 
