@@ -7,7 +7,7 @@ from types import TracebackType
 from typing import Any
 
 from umfpy.errors import DriverError, DriverUnavailable, InvalidArgument
-from umfpy.providers.cuda.driver import CudaDriver, check_not_forked
+from umfpy.providers.cuda.driver import CudaDriver
 
 
 def find_device(driver: CudaDriver, ordinal: int) -> Any:
@@ -49,7 +49,6 @@ class PrimaryContext:
         self._handle = driver.call("cuDevicePrimaryCtxRetain", device)
 
     def __enter__(self) -> None:
-        check_not_forked()
         self._driver.call("cuCtxPushCurrent", self._handle)
 
     def __exit__(
@@ -73,7 +72,6 @@ class PrimaryContext:
         DriverError
             The driver refused; a later call tries again.
         """
-        check_not_forked()
         with self._lock:
             if self._retained:
                 self._driver.call("cuDevicePrimaryCtxRelease", self._device)

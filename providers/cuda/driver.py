@@ -120,7 +120,11 @@ class CudaDriver:
             CUDA_ERROR_OUT_OF_MEMORY.
         DriverError
             Any other result but success, with the driver's name and words for it.
+        DriverUnavailable
+            This is a forked child.
         """
+        if _forked:
+            check_not_forked()
         result, *values = getattr(self.bindings, name)(*args)
         if result:
             raise self._failed(name, result)

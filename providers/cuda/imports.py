@@ -7,7 +7,7 @@ from collections import Counter
 
 from umfpy.errors import DriverError, InvalidArgument, IpcError
 from umfpy.providers.cuda.driver import INVALID_CONTEXT, CudaDriver
-from umfpy.providers.cuda.ipc import CudaPayload
+from umfpy.providers.cuda.ipc import CudaPayload, handle_from_bytes
 
 #: CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS (cuda.h), the only flag that cuIpcOpenMemHandle knows.
 _LAZY_PEER_ACCESS = 0x1
@@ -35,8 +35,7 @@ class CudaImports:
         IpcError
             The driver does not open it, or it is smaller than the payload says.
         """
-        handle = self._driver.bindings.CUipcMemHandle()
-        handle.reserved = payload.handle
+        handle = handle_from_bytes(self._driver.bindings, payload.handle)
         try:
             opened = self._driver.call("cuIpcOpenMemHandle", handle, _LAZY_PEER_ACCESS)
         except DriverError as error:

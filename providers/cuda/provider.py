@@ -7,13 +7,20 @@ import weakref
 from collections.abc import Sequence
 from typing import Any
 
-from umfpy.errors import DriverError, InvalidArgument, IpcError, NotSupported, OutOfMemoryError
+from umfpy.errors import (
+    DriverError,
+    InvalidArgument,
+    IpcError,
+    NotSupported,
+    OutOfMemoryError,
+    UmfpyError,
+)
 from umfpy.provider import Capability, Location, NativeError, Provider
 from umfpy.providers.cuda.contents import copy_memory, fill_zero
 from umfpy.providers.cuda.context import PrimaryContext, device_uuid, find_device
 from umfpy.providers.cuda.driver import NOT_SUPPORTED, CudaDriver
 from umfpy.providers.cuda.imports import CudaImports
-from umfpy.providers.cuda.ipc import CudaPayload
+from umfpy.providers.cuda.ipc import CudaPayload, handle_bytes
 from umfpy.providers.cuda.kinds import KINDS
 from umfpy.providers.cuda.properties import pointer_properties
 from umfpy.providers.host.arguments import check_request, round_up
@@ -73,6 +80,7 @@ class CudaProvider(Provider):
         self._imports = CudaImports(driver)
         self._granularities: dict[str, int] = {}
         self._closed = False
+        self._abandoned: list[int] = []
         self._context = PrimaryContext(driver, self._handle)
         # A provider that is dropped without close() must not keep the context; one with live
         # memory must, because that would go with it.  At exit the driver cleans up by itself.
@@ -171,12 +179,16 @@ class CudaProvider(Provider):
         with self._context:
             handle = self._driver.call("cuIpcGetMemHandle", base)
             uuid = device_uuid(self._driver, self._handle)
-        return CudaPayload(uuid, bytes(handle.reserved), ptr - base, size).pack()
+        return CudaPayload(uuid, handle_bytes(handle), ptr - base, size).pack()
 
     def ipc_release(self, payload: bytes) -> None:
         """Nothing to give back: CUDA's handles live as long as the allocation."""
         self._check_ipc()
         CudaPayload.unpack(payload)
+
+    def ipc_size(self, payload: bytes) -> int:
+        """Return the bytes of the exported allocation."""
+        return CudaPayload.unpack(payload).size
 
     def ipc_open(self, payload: bytes, descriptors: Sequence[int] = ()) -> int:
         """Map another process's allocation: cuIpcOpenMemHandle with lazy peer access.
@@ -255,16 +267,29 @@ class CudaProvider(Provider):
             base = self._take(size)
             if not base % alignment:
                 return base, base
-            self._driver.call(self._kind.give, base)
+            self._abandon(base)
         base = self._take(size + alignment)
         return base, round_up(base, alignment)
 
     def _take(self, size: int) -> int:
         return int(self._driver.call(self._kind.take, size, *self._kind.arguments))
 
+    def _abandon(self, base: int) -> None:
+        """Give back what turned out to lie at the wrong address; if need be, at close."""
+        try:
+            self._driver.call(self._kind.give, base)
+        except DriverError:
+            self._abandoned.append(base)
+
     def _release_if_unused(self) -> None:
-        if not len(self._pieces) and not len(self._imports):
-            self._context.release()
+        if len(self._pieces) or len(self._imports):
+            return
+        if self._abandoned:
+            with self._context:
+                while self._abandoned:
+                    self._driver.call(self._kind.give, self._abandoned[-1])
+                    self._abandoned.pop()
+        self._context.release()
 
     def _check_ipc(self) -> None:
         if Capability.IPC not in self.capabilities:
@@ -318,4 +343,6 @@ def _host_may_touch(driver: CudaDriver, device: Any) -> bool:
 
 def _drop_context(context: PrimaryContext, pieces: Pieces) -> None:
     if not len(pieces):
-        context.release()
+        # Nobody is there to be told, and a forked child has nothing to release.
+        with contextlib.suppress(UmfpyError):
+            context.release()

@@ -12,6 +12,7 @@ from umfpy.providers.host.filemap import FileBacking
 from umfpy.providers.host.mapped import MAPPED, HostAccess, MappedProvider
 from umfpy.providers.host.named import open_alone
 from umfpy.providers.host.pages import SYSTEM_PAGE, Pages
+from umfpy.providers.host.payload import Payload
 from umfpy.providers.host.sharing import Sharing, on_disk
 from umfpy.providers.host.system import System
 
@@ -144,6 +145,10 @@ class FileImporter(HostAccess):
     def ipc_export(self, ptr: int, size: int) -> bytes:
         """Raise NotSupported: there is nothing to export."""
         return self._sharing.export(ptr, size)
+
+    def ipc_size(self, payload: bytes) -> int:
+        """Return the bytes of the exported piece."""
+        return Payload.unpack(payload).size
 
     def ipc_open(self, payload: bytes, descriptors: Sequence[int] = ()) -> int:
         """Map a piece of another process's file: open(2) by its path, mmap(2).

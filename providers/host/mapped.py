@@ -12,6 +12,7 @@ from umfpy.provider import Capability, Location, NativeError, Provider
 from umfpy.providers.host.arguments import check_request, round_up
 from umfpy.providers.host.buffers import copy_host
 from umfpy.providers.host.mapping import Backing
+from umfpy.providers.host.payload import Payload
 from umfpy.providers.host.pieces import Piece, Pieces
 from umfpy.providers.host.sharing import Sharing
 from umfpy.providers.host.system import PROT_NONE, PROT_READ_WRITE, System
@@ -39,6 +40,8 @@ class HostAccess(Provider):
         InvalidArgument
             A negative size, or a range that was decommitted.
         """
+        if Capability.ZERO not in self.capabilities:
+            raise self._lacks(Capability.ZERO)
         self._check_range(ptr, size)
         ctypes.memset(ptr, 0, size)
 
@@ -51,6 +54,8 @@ class HostAccess(Provider):
             A negative size, a range that was decommitted, a buffer that is too small, or one
             that cannot be written.
         """
+        if Capability.COPY not in self.capabilities:
+            raise self._lacks(Capability.COPY)
         for side in (dst, src):
             self._check_range(side if isinstance(side, int) else 0, size)
         copy_host(dst, src, size)
@@ -233,6 +238,10 @@ class MappedProvider(HostAccess):
     def ipc_descriptors(self, payload: bytes) -> Sequence[int]:
         """Return the file's descriptor, the only one there is."""
         return (self._shared().descriptor(),)
+
+    def ipc_size(self, payload: bytes) -> int:
+        """Return the bytes of the exported piece."""
+        return Payload.unpack(payload).size
 
     def ipc_open(self, payload: bytes, descriptors: Sequence[int] = ()) -> int:
         """Map another process's piece; without its descriptor by name or out of its process.

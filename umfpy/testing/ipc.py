@@ -179,6 +179,14 @@ def ipc_export_refusals(subject: Subject) -> None:
     subject.free(ptr)
 
 
+@check("ipc_size is what was exported, or None", needs=Capability.IPC)
+def ipc_size(subject: Subject) -> None:
+    exported = _export(subject)
+    size = subject.provider.ipc_size(exported.payload)
+    expect(size in (None, exported.size), f"{exported.size} or None", repr(size))
+    subject.provider.ipc_release(exported.payload)
+
+
 @check("closing what was not opened is refused", needs=Capability.IPC)
 def ipc_close_refusals(subject: Subject) -> None:
     ptr = subject.alloc(subject.unit)
