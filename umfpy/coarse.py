@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import struct
-import threading
 import warnings
 from collections.abc import Sequence
 
 from umfpy.core.extents import Extent, ExtentMap, innermost
+from umfpy.core.pool import next_serial
 from umfpy.errors import InvalidArgument, IpcError, OutOfMemoryError
 from umfpy.pools.growth import round_up
+from umfpy.pools.lock import GrowthLock
 from umfpy.pools.nested import Layered, as_provider
 from umfpy.pools.release import give_back
 from umfpy.provider import Capability, Provider
@@ -56,7 +57,8 @@ class CoarseProvider(Layered):
         super().__init__(as_provider(upstream))
         self.capabilities |= self.upstream.capabilities & Capability.IPC
         self.map = ExtentMap(self.granule, self, scan=_SCAN[strategy])
-        self._growing = threading.RLock()
+        self.serial = next_serial()
+        self._growing = GrowthLock()
         #: What `ipc_open` returned: upstream's base and size, once for each open.
         self._opened: dict[int, list[tuple[int, int]]] = {}
         if size := parse_size(reserve):
@@ -82,6 +84,8 @@ class CoarseProvider(Layered):
         0 and None are fine.  An address that is not the start of a live piece, or a `size` other
         than the piece's, is InvalidArgument, with nothing changed.
         """
+        if self.map.foreign:
+            self._refuse_if_closed()
         if ptr:
             self.map.free(ptr, size)
 
@@ -100,6 +104,8 @@ class CoarseProvider(Layered):
 
     def trim(self) -> int:
         """Give the upstream allocations that are wholly free back; return their bytes."""
+        if self.map.foreign:
+            return 0
         with self._growing:
             return sum(extent.size for extent in self.map.free_extents() if give_back(extent))
 
@@ -186,7 +192,10 @@ class CoarseProvider(Layered):
 
     def _refuse_if_closed(self) -> None:
         if self.map.closed:
-            raise InvalidArgument("this coarse provider is closed; make a new one")
+            raise InvalidArgument(
+                "this coarse provider is closed, or belongs to the process that forked this one; "
+                "make a new one"
+            )
 
     def __repr__(self) -> str:
         return f"CoarseProvider({self.upstream!r})"

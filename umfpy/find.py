@@ -41,14 +41,13 @@ def find(ptr: int) -> AllocationInfo | None:
         return None
     pool = owner if isinstance(owner, BasePool) else None
     provider = owner.provider if isinstance(owner, BasePool) else owner
-    serial = owner.serial if isinstance(owner, BasePool) else 0
     return AllocationInfo(
         base=known["base"],
         size=known["size"],
         offset=ptr - known["base"],
         pool=pool,
         provider=provider,
-        id=serial << 64 | known["id"],
+        id=owner.serial << 64 | known["id"],
         memory_type=provider.memory_type,
         device=provider.device,
     )

@@ -24,6 +24,7 @@ cdef class ExtentMap:
     cdef readonly object granule
     cdef readonly object owner  # a weak reference to the pool or provider
     cdef readonly dict extents  # {index: Extent}
+    cdef object __weakref__
 
     cdef raise_status(self, Status status)
     cdef Extent _new_extent(self, base, size, provider)

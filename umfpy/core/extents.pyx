@@ -9,6 +9,7 @@ code, so that the GIL is lock enough.
 """
 
 import operator
+import os
 import weakref
 
 cimport cython
@@ -74,6 +75,17 @@ cdef struct Span:
     uint64_t size
     bint used
     uint32_t tag
+
+_maps = weakref.WeakSet()
+
+
+def _abandon_maps():
+    """In a forked child: no map of the parent's may give out or take back, or wait for a lock."""
+    for space in list(_maps):
+        (<ExtentMap>space).abandon()
+
+
+os.register_at_fork(after_in_child=_abandon_maps)
 
 cdef Entry* entries = NULL
 cdef size_t entries_used = 0
@@ -284,6 +296,7 @@ cdef class ExtentMap:
         self.extents = {}
         if map_init(&self.m, granule.bit_length() - 1, ordered, scan) != DONE:
             raise MemoryError("no host memory for an extent map")
+        _maps.add(self)
 
     def __dealloc__(self):
         map_clear(&self.m)
@@ -384,14 +397,15 @@ cdef class ExtentMap:
         cdef bint live
         cdef bint hosts
         cdef uint32_t index
+        cdef Extent extent
         lock_enter(&self.m.lock)
         live = is_used(&self.m, block) and self.m.blocks[block].generation == generation
-        hosts = self.m.blocks[block].slack >> 31
         index = extent_of(&self.m, block)
+        hosts = self.m.blocks[block].slack >> 31
         lock_release(&self.m.lock)
-        if not live:
+        extent = <Extent?>self.extents[index] if live else None
+        if extent is None or not extent.registered:  # or another thread is at it
             raise StaleHandle(f"block {block} was freed already")
-        extent = self.extents[index]
         if hosts:
             raise InvalidArgument(
                 f"{extent.base:#x} holds the memory of another pool; close that pool first"
@@ -656,13 +670,16 @@ cdef class ExtentMap:
 
     # The order of streams.
 
-    def retire(self):
+    def retire(self, *, bint everything=False):
         """Set all memory freed so far apart, before the device is waited for.
 
         Nothing is handed out of it until `retired`; what is freed meanwhile is not in it.
+        `everything`: also what every stream may use, since that is not certain any more.
         """
         cdef uint32_t tag
         lock_enter(&self.m.lock)
+        if everything:
+            map_restamp(&self.m, SAFE, RETIRING)
         for tag in range(FIRST_STREAM, FIRST_STREAM + self.m.streams):
             map_restamp(&self.m, tag, RETIRING)
         lock_release(&self.m.lock)

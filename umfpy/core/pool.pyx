@@ -7,7 +7,6 @@ has nothing that fits is a policy, and lies in `umfpy.pools`.
 """
 
 import itertools
-import os
 import warnings
 import weakref
 
@@ -32,28 +31,30 @@ from umfpy.core.extents cimport ExtentMap, as_alignment, find_freeable, innermos
 from umfpy.core.lock cimport lock_enter, lock_release
 from umfpy.core.numbers cimport ANY_SIZE, as_u64
 
-from umfpy.errors import InvalidArgument, StaleHandle
+from umfpy.errors import InvalidArgument, NotSupported, StaleHandle
 from umfpy.provider import Capability
 
 cdef enum:
     HUGE = 0x8000000000000000  # 2^63: what no map can hold
 
 _serials = itertools.count(1)
-_pools = weakref.WeakSet()
+_pools = weakref.WeakValueDictionary()  # by serial
 
-
-def _abandon_pools():
-    """In a forked child: no pool of the parent's may touch a driver, or wait for a lock."""
-    for pool in list(_pools):
-        (<BasePool>pool).map.abandon()
-
-
-os.register_at_fork(after_in_child=_abandon_pools)
+# What a pool has before `__init__`: it gives nothing out and takes nothing back.
+cdef Map _nothing
+_nothing.closed = True
+_nothing.foreign = True
 
 
 def live_pools():
     """Return the pools of this process that still exist."""
-    return list(_pools)
+    # Not by iteration: another thread may make a pool meanwhile.
+    return [pool for pool in [reference() for reference in _pools.valuerefs()] if pool is not None]
+
+
+def next_serial():
+    """Return a number that no pool or sub-allocating provider of this process has."""
+    return next(_serials)
 
 
 cdef uint64_t as_stream(object stream) except? 0xFFFFFFFFFFFFFFFF:
@@ -72,6 +73,7 @@ cdef uint64_t as_stream(object stream) except? 0xFFFFFFFFFFFFFFFF:
     )
 
 
+@cython.no_gc_clear  # allocations that are collected together with their pool still need it
 cdef class BasePool:
     """Allocations over an extent map; `umfpy.Pool` and its siblings add the policy.
 
@@ -80,14 +82,19 @@ cdef class BasePool:
     pool is closed; and with `direct` also ``_discard(block, generation)``, which takes blocks back.
     """
 
+    def __cinit__(self):
+        self.m = &_nothing
+
     def __init__(self, provider, *, name=None, bint zero=False, bint direct=False, scan=8):
+        if self.map is not None:
+            raise InvalidArgument(f"pool {self.name!r} cannot be initialised twice")
         capabilities = provider.capabilities
         if zero and not capabilities & Capability.ZERO:
             raise InvalidArgument(
                 f"zero=True needs a provider that can clear memory; {provider!r} cannot"
             )
         self.provider = provider
-        self.serial = next(_serials)
+        self.serial = next_serial()
         self.name = name or f"{provider.name}-{self.serial}"
         self.direct = direct
         self.zeroed = zero
@@ -95,7 +102,7 @@ cdef class BasePool:
             provider.granule, self, ordered=bool(capabilities & Capability.STREAMS), scan=scan
         )
         self.m = &self.map.m
-        _pools.add(self)
+        _pools[self.serial] = self
 
     # Objects.
 
@@ -125,6 +132,8 @@ cdef class BasePool:
         cdef Allocation allocation
         cdef Grant grant
         cdef uint64_t handle = as_stream(stream)
+        if zero:
+            self._refuse_zero()
         self.take(size, alignment, handle, False, &grant)
         allocation = Allocation.__new__(Allocation)
         allocation.home = self
@@ -143,6 +152,8 @@ cdef class BasePool:
         """Return the address of `size` bytes, which `free` takes back; raises as `allocate`."""
         cdef Grant grant
         cdef uint64_t handle = as_stream(stream)
+        if zero:
+            self._refuse_zero()
         self.take(size, alignment, handle, True, &grant)
         if zero or self.zeroed:
             try:
@@ -215,7 +226,7 @@ cdef class BasePool:
             raise _closed(self)
         if status != NO_FIT:
             self.map.raise_status(status)
-        grant.block = self._obtain(size, boundary, stream, index)
+        grant.block = self._obtain(grant.size, boundary, stream, index)
         lock_enter(&self.m.lock)
         self.fill(grant)
         lock_release(&self.m.lock)
@@ -259,6 +270,13 @@ cdef class BasePool:
         if self.m.closed:
             self._drain()
 
+    def _refuse_zero(self):
+        """Raise if the provider cannot clear memory: before anything is taken."""
+        if not self.provider.capabilities & Capability.ZERO:
+            raise NotSupported(
+                f"zero=True needs a provider that can clear memory; {self.provider!r} cannot"
+            )
+
     def _clear(self, ptr, size, stream):
         """Write zeros, ordered on `stream`."""
         if size:
@@ -268,6 +286,8 @@ cdef class BasePool:
 
     def _try_take(self, size, alignment, stream, bint index):
         """Return a used block if one that fits is free, else None."""
+        if self.m.closed:
+            raise _closed(self)
         if size >= <uint64_t>HUGE:
             return None
         cdef uint32_t block = self.map.take(size, alignment, stream, index)
@@ -364,6 +384,12 @@ cdef class Allocation:
         self.home.give(self.block, self.generation, stream)
         self.block = 0
 
+    def __reduce__(self):
+        # A copy would free the memory a second time.
+        raise TypeError(
+            "an Allocation cannot be copied or pickled: it owns its memory; send its ipc_handle()"
+        )
+
     def __enter__(self):
         return self
 
@@ -381,6 +407,7 @@ cdef class Allocation:
         return self.home
 
     @property
+    @cython.nonecheck(True)
     def provider(self):
         """The pool's provider."""
         return self.home.provider
@@ -391,6 +418,7 @@ cdef class Allocation:
         return self.stream_handle
 
     @property
+    @cython.nonecheck(True)
     def id(self):
         """A number that no other allocation of this process has, before or after."""
         return self.home.serial << 64 | <uint64_t>self.generation << 32 | self.block

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import sys
-import threading
 import warnings
 from types import TracebackType
 from typing import TypeVar
 
+from umfpy.core.extents import Extent
 from umfpy.core.pool import BasePool
 from umfpy.errors import UmfpyError
+from umfpy.pools.lock import GrowthLock
 from umfpy.pools.nested import as_provider
-from umfpy.pools.release import give_back
+from umfpy.pools.release import free_removed, put_back
 from umfpy.pools.stats import PoolStats
 from umfpy.provider import Capability, Provider
 from umfpy.units import parse_size
@@ -34,7 +35,7 @@ class ProviderPool(BasePool):
         provider = as_provider(provider)
         super().__init__(provider, name=name, zero=zero, direct=direct)
         #: One growth at a time: others wait, and look again before they grow too.
-        self._growing = threading.RLock()
+        self._growing = GrowthLock()
         self._provider_allocs = 0
         self._provider_frees = 0
         self.limit_bytes = limit_bytes
@@ -78,53 +79,92 @@ class ProviderPool(BasePool):
 
     def synchronize(self) -> None:
         """Wait for the device; then memory freed on any stream may be used on all of them."""
-        if Capability.STREAMS not in self.provider.capabilities:
+        if Capability.STREAMS not in self.provider.capabilities or self.map.foreign:
             return
         with self._growing:
             self.map.retire()
-            try:
-                self.provider.synchronize()
-            finally:
-                # After a failed wait the memory is as unordered as before, but a device whose
-                # wait fails runs nothing any more.
-                self.map.retired()
+            # If the wait fails, as it does while a stream is captured, what was set apart stays
+            # so until one succeeds: the device may still be at work on it.
+            self.provider.synchronize()
+            self.map.retired()
 
     def trim(self, keep_bytes: int | str = 0) -> int:
-        """Give wholly free extents back until at most `keep_bytes` are held, and return how many
-        bytes went.
+        """Give wholly free extents back while at least `keep_bytes` stay held, and return how
+        many bytes went.
 
         Waits for the device first, so that nothing goes that a stream still uses.  Raises what
-        the provider's `free` does; what had not gone by then is kept.
+        the provider's `free` does; what had not gone by then is kept.  A call from within a
+        provider or a callback of another pool does not wait while this pool is growing in
+        another thread: it returns 0.
         """
-        keep = parse_size(keep_bytes)
-        if self.closed or not self.map.free_extents():
+        return self._trim(parse_size(keep_bytes))
+
+    def _trim(self, keep: int = 0, *, wait: bool | None = None) -> int:
+        if self.map.foreign or not self.map.free_extents():
             return 0
-        with self._growing:
-            self.synchronize()
+        if not self._growing.enter(wait=wait):
+            return 0
+        try:
             return self._release_free(keep)
+        finally:
+            self._growing.leave()
 
     def _release_free(self, keep: int) -> int:
-        """Give back free extents, the largest first, while `keep` bytes stay held."""
+        """Give back free extents, the largest first, while `keep` bytes stay held.
+
+        They leave the map before the device is waited for: what is freed meanwhile in other
+        threads stays here, and nobody gets an extent that is about to go.
+        """
+        removed = self._remove_free(keep)
+        if removed:
+            self._wait_for_removed(removed)
         released = 0
+        while removed:
+            extent = removed.pop()
+            try:
+                free_removed(extent)
+            except BaseException:
+                for other in removed:
+                    put_back(other)
+                raise
+            released += extent.size
+            self._provider_frees += 1
+        return released
+
+    def _remove_free(self, keep: int) -> list[Extent]:
+        removed = []
         held = self.map.counters()["reserved"]
         for extent in sorted(self.map.free_extents(), key=lambda e: e.size, reverse=True):
-            if held - released - extent.size >= keep and give_back(extent):
-                released += extent.size
-                self._provider_frees += 1
-        return released
+            if held - extent.size >= keep and self.map.remove(extent):
+                held -= extent.size
+                removed.append(extent)
+        return removed[::-1]  # the largest is the first to go
+
+    def _wait_for_removed(self, removed: list[Extent]) -> None:
+        try:
+            self.synchronize()
+        except BaseException:
+            for extent in removed:
+                put_back(extent)
+            self.map.retire(everything=True)  # a stream may still be using it
+            raise
 
     def close(self) -> None:
         """Give everything back and refuse further requests; closing twice is fine.
 
         Live allocations stay valid.  A ResourceWarning reports them, with count and bytes, and
-        each extent goes back with the last allocation in it.
+        each extent goes back with the last allocation in it.  Raises what the provider does;
+        closing again tries again.
         """
-        if self.closed:
+        if self.map.foreign:
             return
+        closed_before = self.closed
         with self._growing:
-            self.trim()
+            self._release_free(0)
             self.map.shut()
         left = self.stats()
+        if closed_before:
+            return
         if left.live_allocations:
             warnings.warn(
                 f"pool {self.name!r} was closed with {left.live_allocations} live allocations of "
@@ -135,8 +175,13 @@ class ProviderPool(BasePool):
 
     def _drain(self) -> None:
         """The pool is closed, and one more allocation was freed."""
-        with self._growing:
-            self._release_free(0)
+        # A destructor may get here in a thread that is growing some other pool, so that it must
+        # not wait.  Whoever has the lock looks again after it has let go.
+        while self.map.free_extents() and self._growing.enter():
+            try:
+                self._release_free(0)
+            finally:
+                self._growing.leave()
 
     def __del__(self) -> None:
         # At interpreter exit the driver may be gone already; the system takes the memory back.
@@ -145,7 +190,9 @@ class ProviderPool(BasePool):
         try:
             self.close()
         except UmfpyError as error:
-            warnings.warn(f"pool {self.name!r} could not be closed: {error}", ResourceWarning)
+            warnings.warn(
+                f"pool {self.name!r} could not be closed: {error}", ResourceWarning, stacklevel=2
+            )
 
     def __enter__(self: Self) -> Self:
         return self

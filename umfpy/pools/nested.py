@@ -56,7 +56,15 @@ class PoolProvider(Layered):
         self.pool = pool
 
     def alloc(self, size: int, alignment: int = 0) -> int:
-        return self.pool.malloc(size, alignment)
+        ptr: int = self.pool.malloc(size, alignment)
+        if Capability.STREAMS in self.capabilities:
+            # It is ready for one stream, but whoever asked will use it on any.
+            try:
+                self.upstream.synchronize()
+            except BaseException:
+                self.pool.free(ptr, size)
+                raise
+        return ptr
 
     def free(self, ptr: int, size: int) -> None:
         self.pool.free(ptr, size)

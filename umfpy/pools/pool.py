@@ -132,7 +132,7 @@ class Pool(ProviderPool):
     def _reclaimers(self, size: int) -> Iterator[Callable[[], bool]]:
         """What may bring memory back, the cheapest first; each says whether it did."""
         yield self._wait_for_streams
-        yield lambda: self.trim() > 0
+        yield lambda: self._trim(wait=True) > 0
         for pool in self._neighbours():
             yield lambda pool=pool: pool.trim() > 0
         for callback in self._callbacks:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from umfpy.errors import OutOfMemoryError
 from umfpy.pools.base import ProviderPool
 from umfpy.pools.growth import round_up
 from umfpy.pools.release import withdraw_export
-from umfpy.provider import Provider
+from umfpy.pools.stats import PoolStats
+from umfpy.provider import Capability, Provider
 from umfpy.units import format_size
 
 
@@ -59,13 +62,20 @@ class ProxyPool(ProviderPool):
             return block
 
     def _discard(self, block: int, generation: int) -> None:
-        with self._growing:
-            extent = self.map.detach(block, generation)
+        # Without the lock: a destructor may get here in a thread that is growing another pool.
+        # Only one thread gets the extent.
+        extent = self.map.detach(block, generation)
+        try:
+            # A provider knows no streams: memory that goes back may be anybody's next.
+            if Capability.STREAMS in self.provider.capabilities:
+                self.provider.synchronize()
             withdraw_export(extent)
-            try:
-                self.provider.free(extent.base, extent.size)
-            except BaseException:
-                self.map.attach(extent)
-                raise
-            self.map.drop(extent, block)
-            self._provider_frees += 1
+            self.provider.free(extent.base, extent.size)
+        except BaseException:
+            self.map.attach(extent)
+            raise
+        self.map.drop(extent, block)
+
+    def stats(self) -> PoolStats:
+        now = super().stats()
+        return replace(now, provider_frees=now.frees)

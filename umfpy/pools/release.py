@@ -15,16 +15,25 @@ def give_back(extent: Extent) -> bool:
     may come back from the driver at once.  If the provider fails, the extent is put back, and the
     provider's error is raised: trying again later may succeed.
     """
-    space = extent.map
-    if not space.remove(extent):
+    if not extent.map.remove(extent):
         return False
+    free_removed(extent)
+    return True
+
+
+def free_removed(extent: Extent) -> None:
+    """Return an extent that has left its map already; if the provider fails, it comes back."""
     withdraw_export(extent)
     try:
         extent.provider.free(extent.base, extent.size)
     except BaseException:
-        space.add(extent.base, extent.size, extent.provider)
+        put_back(extent)
         raise
-    return True
+
+
+def put_back(extent: Extent) -> None:
+    """Undo `ExtentMap.remove`."""
+    extent.map.add(extent.base, extent.size, extent.provider)
 
 
 def withdraw_export(extent: Extent) -> None:
