@@ -15,9 +15,10 @@ from __future__ import annotations
 
 import os
 
-from umfpy.errors import NotSupported
 from umfpy.providers.emulated import library as _library
 from umfpy.providers.emulated.cuda_control import CallCounts, EmulatedCuda, LiveObject
+
+from umfpy.errors import NotSupported
 
 __all__ = ["CallCounts", "EmulatedCuda", "LiveObject", "emulate"]
 
@@ -81,5 +82,7 @@ def emulate(
     else:
         _cuda.configure(settings)
     if children:
-        os.environ.update(_cuda.preload_environment({"LD_PRELOAD": os.environ.get("LD_PRELOAD", "")}))
+        os.environ.update(
+            _cuda.preload_environment({"LD_PRELOAD": os.environ.get("LD_PRELOAD", "")})
+        )
     return _cuda

@@ -78,7 +78,7 @@ static CUresult elapsed(float *milliseconds, CUevent start, CUevent end) {
     if (!find(start) || !find(end) || !start->recorded || !end->recorded ||
         ((start->flags | end->flags) & CU_EVENT_DISABLE_TIMING))
         return CUDA_ERROR_INVALID_HANDLE;
-    *milliseconds = ((float)end->moment - (float)start->moment) / 1e6f;
+    *milliseconds = (float)((double)(int64_t)(end->moment - start->moment) / 1e6);
     return CUDA_SUCCESS;
 }
 

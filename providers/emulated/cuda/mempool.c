@@ -48,20 +48,21 @@ static CUresult set_current(CUdevice device, CUmemoryPool handle) {
     return CUDA_SUCCESS;
 }
 
-static CUresult answer(CUmemoryPool *handle, CUresult result, struct emu_pool *pool) {
+/* By reference, as `result` is made by the call that finds the pool. */
+static CUresult answer(CUmemoryPool *handle, CUresult result, struct emu_pool *const *pool) {
     if (!result)
-        *handle = cu_pool_handle(pool);
+        *handle = cu_pool_handle(*pool);
     return result;
 }
 
 CU_CALL(cuDeviceGetDefaultMemPool, (CUmemoryPool * handle, CUdevice device), (handle, device)) {
     struct emu_pool *pool = NULL;
-    return handle ? answer(handle, default_pool(device, &pool), pool) : CUDA_ERROR_INVALID_VALUE;
+    return handle ? answer(handle, default_pool(device, &pool), &pool) : CUDA_ERROR_INVALID_VALUE;
 }
 
 CU_CALL(cuDeviceGetMemPool, (CUmemoryPool * handle, CUdevice device), (handle, device)) {
     struct emu_pool *pool = NULL;
-    return handle ? answer(handle, current_pool(device, &pool), pool) : CUDA_ERROR_INVALID_VALUE;
+    return handle ? answer(handle, current_pool(device, &pool), &pool) : CUDA_ERROR_INVALID_VALUE;
 }
 
 CU_CALL(cuDeviceSetMemPool, (CUdevice device, CUmemoryPool handle), (device, handle)) {
@@ -83,14 +84,14 @@ CU_CALL(cuMemGetDefaultMemPool,
         (handle, location, type)) {
     struct emu_pool *pool = NULL;
     CUresult result = handle ? check_place(location, type) : CUDA_ERROR_INVALID_VALUE;
-    return result ? result : answer(handle, default_pool(location->id, &pool), pool);
+    return result ? result : answer(handle, default_pool(location->id, &pool), &pool);
 }
 
 CU_CALL(cuMemGetMemPool, (CUmemoryPool * handle, CUmemLocation *location, CUmemAllocationType type),
         (handle, location, type)) {
     struct emu_pool *pool = NULL;
     CUresult result = handle ? check_place(location, type) : CUDA_ERROR_INVALID_VALUE;
-    return result ? result : answer(handle, current_pool(location->id, &pool), pool);
+    return result ? result : answer(handle, current_pool(location->id, &pool), &pool);
 }
 
 CU_CALL(cuMemSetMemPool, (CUmemLocation * location, CUmemAllocationType type, CUmemoryPool handle),
@@ -110,7 +111,7 @@ CU_CALL(cuMemPoolCreate, (CUmemoryPool * handle, const CUmemPoolProps *wanted), 
         return CUDA_ERROR_NOT_SUPPORTED;
     enum emu_status status = emu_pool_create(EMU_POOL, (unsigned)wanted->location.id,
                                              wanted->handleTypes, wanted->maxSize, &pool);
-    return answer(handle, cu_result(status), pool);
+    return answer(handle, cu_result(status), &pool);
 }
 
 /* A device whose current pool is destroyed goes back to its default one. */
@@ -290,7 +291,7 @@ CU_CALL(cuMemPoolImportFromShareableHandle,
     struct emu_pool *pool = NULL;
     if (!handle || flags || type != CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR)
         return CUDA_ERROR_INVALID_VALUE;
-    return answer(handle, cu_result(emu_pool_import((int)(intptr_t)shareable, &pool)), pool);
+    return answer(handle, cu_result(emu_pool_import((int)(intptr_t)shareable, &pool)), &pool);
 }
 
 CU_CALL(cuMemPoolExportPointer, (CUmemPoolPtrExportData * data, CUdeviceptr address),

@@ -1,0 +1,161 @@
+"""Calls through the unmodified bindings, and a second process to make them in."""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import os
+import socket
+import subprocess
+import sys
+import traceback
+from typing import Any
+
+
+class Cuda:
+    """``cu("cuMemAlloc", 64)`` is the answer of a call that must succeed."""
+
+    def __init__(self) -> None:
+        from cuda.bindings import driver
+
+        self.driver = driver
+
+    def __call__(self, name: str, *arguments: Any) -> Any:
+        code, *answers = getattr(self.driver, name)(*arguments)
+        assert int(code) == 0, f"{name}{arguments} answered {code!r}"
+        return answers[0] if len(answers) == 1 else tuple(answers) or None
+
+    def error(self, name: str, *arguments: Any) -> int:
+        """The number that a call answers."""
+        return int(getattr(self.driver, name)(*arguments)[0])
+
+    def alloc(self, size: int) -> int:
+        return int(self("cuMemAlloc", size))
+
+    def write(self, address: int, data: bytes) -> None:
+        self("cuMemcpyHtoD", address, data, len(data))
+
+    def read(self, address: int, size: int) -> bytes:
+        data = bytearray(size)
+        self("cuMemcpyDtoH", data, address, size)
+        return bytes(data)
+
+    def properties(self, device: int = 0, shareable: bool = False) -> Any:
+        """What cuMemCreate wants: memory on a device."""
+        d = self.driver
+        wanted = d.CUmemAllocationProp()
+        wanted.type = d.CUmemAllocationType.CU_MEM_ALLOCATION_TYPE_PINNED
+        wanted.location.type = d.CUmemLocationType.CU_MEM_LOCATION_TYPE_DEVICE
+        wanted.location.id = device
+        if shareable:
+            wanted.requestedHandleTypes = self.posix
+        return wanted
+
+    @property
+    def posix(self) -> Any:
+        types = self.driver.CUmemAllocationHandleType
+        return types.CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR
+
+    def access(self, device: int = 0, flags: int = 3) -> Any:
+        """What cuMemSetAccess wants: reading and writing from a device."""
+        d = self.driver
+        wanted = d.CUmemAccessDesc()
+        wanted.location.type = d.CUmemLocationType.CU_MEM_LOCATION_TYPE_DEVICE
+        wanted.location.id = device
+        wanted.flags = d.CUmemAccess_flags(flags)
+        return wanted
+
+    def pool_properties(self, shareable: bool = False, limit: int = 0) -> Any:
+        d = self.driver
+        wanted = d.CUmemPoolProps()
+        wanted.allocType = d.CUmemAllocationType.CU_MEM_ALLOCATION_TYPE_PINNED
+        wanted.location.type = d.CUmemLocationType.CU_MEM_LOCATION_TYPE_DEVICE
+        wanted.location.id = 0
+        wanted.maxSize = limit
+        if shareable:
+            wanted.handleTypes = self.posix
+        return wanted
+
+    def bytes_of(self, opaque: Any, size: int = 64) -> bytes:
+        """The bytes of a handle that bindings of some versions do not show."""
+        return ctypes.string_at(opaque.getPtr(), size)
+
+    def opaque(self, kind: str, data: bytes) -> Any:
+        """A handle of this kind with these bytes."""
+        made = getattr(self.driver, kind)()
+        ctypes.memmove(made.getPtr(), data, len(data))
+        return made
+
+    def begin(self, device: int = 0) -> Any:
+        """Initialise, and make the primary context current."""
+        self("cuInit", 0)
+        context = self("cuDevicePrimaryCtxRetain", device)
+        self("cuCtxSetCurrent", context)
+        return context
+
+
+class Peer:
+    """A second process that runs code for us, with ``cu`` at hand.
+
+    ``peer("cu.read(address, 3)", address=5)`` gives the value; bytes travel as latin-1 text with
+    a mark.  Statements before the last line, which must be an expression, are run first.
+    """
+
+    def __init__(self, environment: dict[str, str]) -> None:
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        with theirs:
+            self.process = subprocess.Popen(
+                [sys.executable, __file__, str(theirs.fileno())],
+                env=environment,
+                pass_fds=[theirs.fileno()],
+            )
+        self._socket = ours
+
+    def __call__(self, code: str, fds: tuple[int, ...] = (), **values: Any) -> Any:
+        message = json.dumps([code, {k: _pack(v) for k, v in values.items()}]).encode()
+        socket.send_fds(self._socket, [message], list(fds))
+        answer = json.loads(self._socket.recv(1 << 16))
+        assert "error" not in answer, answer["error"]
+        return _unpack(answer["value"])
+
+    def kill(self) -> None:
+        self.process.kill()
+        self.process.wait()
+
+    def close(self) -> None:
+        self._socket.close()
+        if self.process.poll() is None:
+            assert self.process.wait(timeout=30) == 0
+
+
+def _pack(value: Any) -> Any:
+    return {"bytes": value.decode("latin-1")} if isinstance(value, bytes) else value
+
+
+def _unpack(value: Any) -> Any:
+    return value["bytes"].encode("latin-1") if isinstance(value, dict) else value
+
+
+def _evaluate(code: str, names: dict[str, Any]) -> Any:
+    *before, last = code.strip().splitlines()
+    exec("\n".join(before), names)
+    return eval(last, names)
+
+
+def _serve(channel: socket.socket) -> None:
+    names: dict[str, Any] = {"cu": Cuda(), "os": os}
+    while True:
+        message, fds, _, _ = socket.recv_fds(channel, 1 << 16, 8)
+        if not message:
+            return
+        code, values = json.loads(message)
+        names.update({k: _unpack(v) for k, v in values.items()}, fds=fds)
+        try:
+            answer = {"value": _pack(_evaluate(code, names))}
+        except Exception:  # noqa: BLE001 - the other side raises it
+            answer = {"error": traceback.format_exc()}
+        channel.send(json.dumps(answer).encode())
+
+
+if __name__ == "__main__":
+    _serve(socket.socket(fileno=int(sys.argv[1])))

@@ -1,0 +1,75 @@
+"""``umfpy emulate``: run any program on an emulated driver."""
+
+from __future__ import annotations
+
+import os
+
+import click
+
+from umfpy.errors import UmfpyError
+from umfpy.providers.emulated import library
+
+#: Whatever follows the options belongs to the program, dashes and all.
+_PROGRAM = {"allow_interspersed_args": False, "ignore_unknown_options": False}
+
+_NOT_EXECUTABLE, _NOT_FOUND = 126, 127
+
+
+@click.group(name="emulate", short_help="Run a program on an emulated driver.")
+def command() -> None:
+    """Run a program on an emulated driver, without a GPU and without changing it."""
+
+
+@command.command(name="cuda", context_settings=_PROGRAM)
+@click.option(
+    "--memory", default="16GiB", show_default=True, metavar="SIZE", help="Bytes of each device."
+)
+@click.option(
+    "--devices",
+    default=1,
+    show_default=True,
+    type=click.IntRange(1, 16),
+    help="How many devices there are.",
+)
+@click.option(
+    "--capability",
+    default="9.0",
+    show_default=True,
+    metavar="MAJOR.MINOR",
+    help="Compute capability that they claim.",
+)
+@click.option(
+    "--report",
+    is_flag=True,
+    help="At its end, each process says on standard error what leaked and what was called.",
+)
+@click.option("--force", is_flag=True, help="Also on a machine with a real GPU, which is hidden.")
+@click.argument("program", nargs=-1, required=True, type=click.UNPROCESSED)
+def cuda(
+    memory: str, devices: int, capability: str, report: bool, force: bool, program: tuple[str, ...]
+) -> None:
+    """Run PROGRAM on an emulated CUDA driver.
+
+    Every process that it starts runs on one too.  The exit status is the program's.
+
+    \b
+    umfpy emulate cuda --memory 80GiB --devices 2 -- python app.py --its-own-option
+    """
+    try:
+        settings = library.cuda_settings(memory, devices, capability, report)
+        path = library.cuda_library()
+        library.refuse_beside_real_gpu(force)
+        environment = library.preload_environment(path, settings)
+    except UmfpyError as error:
+        raise click.UsageError(str(error)) from error
+    _become(program, environment)
+
+
+def _become(program: tuple[str, ...], environment: dict[str, str]) -> None:
+    """Replace this process by `program`; exit as a shell would where that cannot be done."""
+    try:
+        os.execvpe(program[0], list(program), environment)
+    except OSError as error:
+        click.echo(f"umfpy emulate: cannot run {program[0]}: {error.strerror}", err=True)
+        missing = isinstance(error, FileNotFoundError)
+        raise click.exceptions.Exit(_NOT_FOUND if missing else _NOT_EXECUTABLE) from error
