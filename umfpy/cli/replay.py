@@ -1,0 +1,132 @@
+"""``umfpy replay``: what a program asked of its allocator, asked of a pool of umfpy."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import click
+
+from umfpy.cli.output import note, print_json
+from umfpy.cli.parameters import read_size
+from umfpy.cli.progress import progress_bar
+from umfpy.cli.replay_table import print_table
+from umfpy.cli.tables import POOLS, PROVIDERS
+from umfpy.cli.target import EMULATED_MEMORY, open_target
+from umfpy.trace.measure import Measurement, Target
+from umfpy.trace.trace import Trace
+from umfpy.units import format_size
+
+
+@click.command("replay")
+@click.argument(
+    "traces",
+    metavar="TRACE...",
+    nargs=-1,
+    required=True,
+    type=click.Path(exists=True, dir_okay=False),
+)
+@click.option(
+    "--provider",
+    "provider_name",
+    type=click.Choice(list(PROVIDERS)),
+    default="cuda",
+    show_default=True,
+    help="Where the pool takes memory from.",
+)
+@click.option(
+    "--emulate", is_flag=True, help="Use an emulated GPU, also where there is a real one."
+)
+@click.option(
+    "--pool",
+    "pool_name",
+    type=click.Choice(list(POOLS)),
+    default="default",
+    show_default=True,
+    help="default: umfpy.Pool; proxy: every request goes to the provider; coarse: ProxyPool over "
+    "CoarseProvider.",
+)
+@click.option(
+    "--memory",
+    metavar="SIZE",
+    callback=read_size,
+    help=f"What the emulated GPU has ({EMULATED_MEMORY} if not given), or, of other providers, "
+    "the most to take.",
+)
+@click.option(
+    "--repeat",
+    type=click.IntRange(min=1),
+    default=3,
+    show_default=True,
+    help="How many replays the time is the median of; one more takes the counts.",
+)
+@click.option("--json", "as_json", is_flag=True, help="Print JSON: a list, sizes in exact bytes.")
+@click.pass_context
+def command(
+    ctx: click.Context,
+    traces: tuple[str, ...],
+    provider_name: str,
+    emulate: bool,
+    pool_name: str,
+    memory: int | None,
+    repeat: int,
+    as_json: bool,
+) -> None:
+    """Replay allocation traces (.csv or .csv.gz) on a pool, and report what it took.
+
+    Counts are those at the end of the trace.  utilization is the peak of live bytes over the peak
+    of what the provider had handed out; ns_per_op is the time in the pool, driver calls included.
+    Exit code 1 if memory ran out on the way.
+    """
+    loaded = [Trace.load(path) for path in traces]
+    with (
+        open_target(provider_name, POOLS[pool_name], emulate=emulate, memory=memory) as target,
+        progress_bar("Replaying", len(loaded) * (repeat + 1)) as advance,
+    ):
+        rows = [
+            _row(trace, provider_name, pool_name, measured)
+            for trace, measured in _measure_all(target, loaded, repeat, advance)
+        ]
+    if as_json:
+        print_json(rows)
+    else:
+        print_table(rows, loaded)
+    if _report_failures(rows, loaded):
+        ctx.exit(1)
+
+
+def _measure_all(
+    target: Target, traces: list[Trace], repeat: int, advance: Callable[[], object]
+) -> list[tuple[Trace, Measurement]]:
+    return [(trace, target.measure(trace, repeat=repeat, advance=advance)) for trace in traces]
+
+
+def _row(trace: Trace, provider: str, pool: str, measured: Measurement) -> dict[str, Any]:
+    """Return the result as ``--json`` prints it."""
+    return {
+        "trace": trace.name,
+        "provider": provider,
+        "pool": pool,
+        "allocations": measured.result.allocations,
+        "frees": measured.result.frees,
+        "peak_live_bytes": measured.result.peak_live_bytes,
+        "peak_reserved_bytes": measured.peak_reserved_bytes,
+        "utilization": measured.utilization,
+        "provider_allocs": measured.provider_allocs,
+        "provider_frees": measured.provider_frees,
+        "ns_per_op": measured.ns_per_op,
+        "modelled_driver_us": measured.modelled_driver_us,
+        "failed": measured.result.failed,
+    }
+
+
+def _report_failures(rows: list[dict[str, Any]], traces: list[Trace]) -> bool:
+    """Say which traces did not fit, and how much they need at least; whether there were any."""
+    failed = [(row, trace) for row, trace in zip(rows, traces, strict=True) if row["failed"]]
+    for row, trace in failed:
+        note(
+            f"{trace.name}: {row['failed']} of {trace.allocations} allocations found no memory; "
+            f"its peak of live memory is {format_size(trace.peak_live_bytes)} "
+            f"({trace.peak_live_bytes} bytes): give it more than that with --memory"
+        )
+    return bool(failed)

@@ -1,0 +1,54 @@
+"""The providers and pools that a command can be pointed at.
+
+To add one, add a line.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from umfpy.coarse import CoarseProvider
+from umfpy.pools.pool import Pool
+from umfpy.pools.proxy import ProxyPool
+
+if TYPE_CHECKING:
+    from umfpy.pools.base import ProviderPool
+    from umfpy.provider import Provider
+
+
+@dataclass(frozen=True)
+class ProviderChoice:
+    """A provider that ``--provider`` names."""
+
+    make: Callable[[], Provider]
+    driver: str | None = None  #: what ``umfpy.emulate`` can stand in for; None: needs no driver
+
+
+def _cuda() -> Provider:
+    from umfpy.providers.cuda import CudaProvider
+
+    return CudaProvider()
+
+
+def _host() -> Provider:
+    from umfpy.providers.host import HostProvider
+
+    return HostProvider()
+
+
+def _coarse(provider: Provider) -> ProviderPool:
+    return ProxyPool(CoarseProvider(provider))
+
+
+PROVIDERS: Mapping[str, ProviderChoice] = {
+    "cuda": ProviderChoice(_cuda, driver="cuda"),
+    "host": ProviderChoice(_host),
+}
+
+POOLS: Mapping[str, Callable[[Provider], ProviderPool]] = {
+    "default": Pool,
+    "coarse": _coarse,
+    "proxy": ProxyPool,
+}

@@ -1,0 +1,67 @@
+"""From command line options to something that traces can be replayed on."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+import umfpy
+from umfpy.cli.output import note
+from umfpy.cli.tables import PROVIDERS
+from umfpy.errors import DriverUnavailable
+from umfpy.pools.base import ProviderPool
+from umfpy.provider import Provider
+from umfpy.trace.measure import Target
+
+#: Of an emulated GPU, if the user names no size: as much as large ones have.
+EMULATED_MEMORY = "80GiB"
+
+
+@contextmanager
+def open_target(
+    provider_name: str,
+    make_pool: Callable[[Provider], ProviderPool],
+    *,
+    emulate: bool,
+    memory: int | None,
+) -> Iterator[Target]:
+    """Yield the target; its provider is closed at the end.
+
+    Parameters
+    ----------
+    provider_name
+        A key of `PROVIDERS`.
+    emulate
+        Whether the provider's driver is to be an emulated one.
+    memory
+        Bytes that the emulated device has, or the most to take from another provider.
+
+    Raises
+    ------
+    DriverUnavailable
+        There is no such driver or device, and no emulation was asked for.
+    """
+    choice = PROVIDERS[provider_name]
+    if emulate and choice.driver is None:
+        note(f"{provider_name} memory needs no driver: --emulate changes nothing")
+    if emulate and choice.driver is not None:
+        # Only this process is affected, and the user asked for it, so that it may hide a real GPU.
+        driver = umfpy.emulate(
+            choice.driver, memory=memory or EMULATED_MEMORY, force=True, children=False
+        )
+        target = Target(choice.make(), make_pool, clock_us=lambda: driver.clock_us)
+    else:
+        target = Target(_make(choice.make, choice.driver), make_pool, capacity=memory)
+    try:
+        yield target
+    finally:
+        target.provider.close()
+
+
+def _make(make: Callable[[], Provider], driver: str | None) -> Provider:
+    try:
+        return make()
+    except DriverUnavailable as error:
+        if driver is None:
+            raise
+        raise DriverUnavailable(f"{error}; on the command line: add --emulate") from error
