@@ -1,0 +1,1 @@
+"""Doubles that several suites share."""

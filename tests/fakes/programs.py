@@ -1,0 +1,27 @@
+"""Programs that run in a process of their own."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+
+
+def run_program(source: str, *, timeout: float = 60) -> subprocess.CompletedProcess[str]:
+    """Run `source` as a program that can import `umfpy` and `tests.fakes`; return how it ended."""
+    return subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(source)],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=timeout,
+        check=False,
+    )
+
+
+def assert_silent(program: subprocess.CompletedProcess[str], output: str = "") -> None:
+    """The program ended with status 0, printed `output`, and complained of nothing."""
+    assert (program.returncode, program.stdout.strip(), program.stderr.strip()) == (0, output, "")
