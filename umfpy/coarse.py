@@ -157,7 +157,8 @@ class CoarseProvider(Layered):
         base = self.upstream.ipc_open(payload[self._OFFSET.size :], descriptors)
         with self._growing:
             self._opened.setdefault(base + offset, []).append((base, size))
-        return base + offset
+        ptr: int = base + offset
+        return ptr
 
     def ipc_close(self, ptr: int, size: int) -> None:
         with self._growing:

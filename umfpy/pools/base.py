@@ -25,15 +25,14 @@ class ProviderPool(BasePool):
 
     def __init__(
         self,
-        provider: Provider,
+        provider: Provider | ProviderPool,
         *,
         name: str | None = None,
         zero: bool = False,
         limit_bytes: int | str | None = None,
         direct: bool = False,
     ) -> None:
-        provider = as_provider(provider)
-        super().__init__(provider, name=name, zero=zero, direct=direct)
+        super().__init__(as_provider(provider), name=name, zero=zero, direct=direct)
         #: One growth at a time: others wait, and look again before they grow too.
         self._growing = GrowthLock()
         self._provider_allocs = 0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from functools import partial
 
 from umfpy.core.pool import live_pools
 from umfpy.errors import OutOfMemoryError
@@ -134,9 +135,9 @@ class Pool(ProviderPool):
         yield self._wait_for_streams
         yield lambda: self._trim(wait=True) > 0
         for pool in self._neighbours():
-            yield lambda pool=pool: pool.trim() > 0
+            yield partial(_trim_other, pool)
         for callback in self._callbacks:
-            yield lambda callback=callback: callback(size)
+            yield partial(callback, size)
 
     def _wait_for_streams(self) -> bool:
         if Capability.STREAMS not in self.provider.capabilities:
@@ -182,3 +183,7 @@ class Pool(ProviderPool):
             largest_free=now.largest_free_bytes,
             provider=self.provider.name,
         )
+
+
+def _trim_other(pool: ProviderPool) -> bool:
+    return pool.trim() > 0
