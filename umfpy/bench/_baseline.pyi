@@ -1,0 +1,2 @@
+class Empty:
+    """Nothing; made and dropped to see what that alone costs."""
