@@ -76,6 +76,7 @@ cdef struct Map:
     uint32_t scan  # how many blocks of a bin are looked at for a closer fit
     uint32_t streams  # how many tags stand for streams: FIRST_STREAM and up
     uint16_t[64] tag_cache  # [hash of the stream] a tag to try first
+    uint32_t pending  # the block freed last, not merged yet; see `map_settle`
     uint32_t blocks_used  # entries of `blocks` ever used
     uint32_t blocks_capacity
     uint32_t blocks_unused  # list of given back entries, linked by `next`
@@ -106,12 +107,17 @@ cdef Status map_tag(Map* m, uint64_t stream, uint32_t* tag) noexcept nogil
 cdef void map_restamp(Map* m, uint32_t from_tag, uint32_t to_tag) noexcept nogil
 
 # Blocks.  `size` may be 0, which takes one granule; `alignment` is a power of two.
+#
+# The block freed last waits for the next call: a request of its very size takes it as it is,
+# anything else merges and shelves it first (`map_settle`), so that no search ever misses it.
+# Whoever reads the structure (bins, free extents, invariants) settles it before.
 cdef Status map_alloc(
     Map* m, uint64_t size, uint64_t alignment, uint32_t tag, bint index, uint32_t* block
 ) noexcept nogil
 cdef Status map_alloc_extent(Map* m, uint32_t extent, uint64_t size, uint32_t tag, bint index,
                              uint32_t* block) noexcept nogil
 cdef void map_free(Map* m, uint32_t block, uint32_t tag) noexcept nogil
+cdef void map_settle(Map* m) noexcept nogil
 cdef Status map_split(Map* m, uint32_t block, uint64_t first_size) noexcept nogil
 cdef void map_merge(Map* m, uint32_t low) noexcept nogil
 

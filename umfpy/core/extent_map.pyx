@@ -311,7 +311,8 @@ cdef uint32_t map_exact(const Map* m, uint64_t start) noexcept nogil:
     cdef uint32_t block = m.hash[slot_of(m, start)]
     while block and m.blocks[block].start != start:
         block = m.blocks[block].chain
-    return block
+    # A block that is pending is free, and still in its chain.
+    return block if is_used(m, block) else 0
 
 
 # --- Used blocks by any address: the regions -------------------------------------------------
@@ -468,6 +469,7 @@ cdef Status map_tag(Map* m, uint64_t stream, uint32_t* tag) noexcept nogil:
 cdef Status name_stream(Map* m, uint64_t stream, uint32_t* tag) noexcept nogil:
     """Give a new stream its tag: a fresh one, or one whose stream has nothing here any more."""
     cdef uint32_t t = FIRST_STREAM + m.streams
+    map_settle(m)
     if t > TAG_MASK:
         t = find_idle_tag(m)
         if t:
@@ -504,8 +506,10 @@ cdef uint32_t find_idle_tag(Map* m) noexcept nogil:
 
 cdef void map_restamp(Map* m, uint32_t from_tag, uint32_t to_tag) noexcept nogil:
     cdef Bins* bins = &m.shelves[from_tag].bins
-    cdef uint32_t bin = bins_find(bins, 0)
+    cdef uint32_t bin
     cdef uint32_t block
+    map_settle(m)
+    bin = bins_find(bins, 0)
     while bin != <uint32_t>NO_BIN:
         block = bins_head(bins, bin)[0]
         unshelve(m, block)
@@ -517,8 +521,11 @@ cdef void map_restamp(Map* m, uint32_t from_tag, uint32_t to_tag) noexcept nogil
 
 
 cdef inline uint32_t shelf_tag(const Map* m, uint32_t tag) noexcept nogil:
-    """Where memory freed on the tag's stream goes: one stream alone needs no order."""
-    return tag if m.streams > 1 else SAFE
+    """Where memory freed on the tag's stream goes: one stream alone needs no order.
+
+    Nor does a closed map, which gives nothing out: whoever returns its extents waits first.
+    """
+    return tag if m.streams > 1 and not m.closed else SAFE
 
 
 # --- Blocks ----------------------------------------------------------------------------------
@@ -575,6 +582,8 @@ cdef Status map_alloc(
     cdef uint32_t found = 0
     cdef uint64_t lead
     cdef uint32_t lower
+    if m.pending and take_pending(m, size, alignment, tag, index, block):
+        return DONE
     if size > <uint64_t>1 << 63 or alignment > <uint64_t>1 << 62:
         return NO_FIT
     bytes = padded(m, size)
@@ -611,6 +620,7 @@ cdef Status map_alloc_extent(
     cdef uint32_t first = m.extents[extent].first
     if index and not reserve_index(m):
         return NO_HOST_MEMORY
+    map_settle(m)
     unshelve(m, first)
     unlist_free_extent(m, extent)
     occupy(m, first, size, tag, index)
@@ -646,15 +656,51 @@ cdef inline void count_used(Counters* counters, uint64_t size, uint64_t span) no
 
 cdef void map_free(Map* m, uint32_t block, uint32_t tag) noexcept nogil:
     cdef Block* entry = &m.blocks[block]
+    if m.pending:
+        map_settle(m)  # while this block is still used: nothing may merge with it yet
     m.counters.frees += 1
     m.counters.requested -= requested_of(m, block)
     m.counters.used -= span_of(m, block)
-    if entry.chain != <uint32_t>UNINDEXED:
-        unindex_block(m, block)
-    note_free(m, block)
     entry.generation += 1
     entry.home = (entry.home & ~<uint32_t>TAG_MASK) | shelf_tag(m, tag)
+    m.pending = block
+
+
+cdef void map_settle(Map* m) noexcept nogil:
+    cdef uint32_t block = m.pending
+    if block == 0:
+        return
+    m.pending = 0
+    if m.blocks[block].chain != <uint32_t>UNINDEXED:
+        unindex_block(m, block)
+    note_free(m, block)
     settle(m, block)
+
+
+cdef inline bint take_pending(
+    Map* m, uint64_t size, uint64_t alignment, uint32_t tag, bint index, uint32_t* block
+) noexcept nogil:
+    """Use the pending block again if it is what the request would be cut to; settle it if not."""
+    cdef uint32_t pending = m.pending
+    cdef Block* entry = &m.blocks[pending]
+    cdef uint64_t span = span_of(m, pending)
+    cdef bint indexed = entry.chain != <uint32_t>UNINDEXED
+    if (
+        size > span
+        or padded(m, size) != span
+        or indexed != index
+        or lead_of(m, pending, alignment if alignment else 1)
+        or (tag_of(m, pending) != SAFE and tag_of(m, pending) != tag)
+    ):
+        map_settle(m)
+        return False
+    m.pending = 0
+    entry.generation += 1
+    entry.slack = <uint32_t>(span - size)
+    entry.home = (entry.home & ~<uint32_t>TAG_MASK) | tag
+    count_used(&m.counters, size, span)
+    block[0] = pending
+    return True
 
 
 cdef Status map_split(Map* m, uint32_t block, uint64_t first_size) noexcept nogil:

@@ -49,6 +49,7 @@ from umfpy.core.extent_map cimport (
     map_metadata_bytes,
     map_remove_extent,
     map_restamp,
+    map_settle,
     map_split,
     map_tag,
     requested_of,
@@ -376,6 +377,7 @@ cdef class ExtentMap:
         """Forget a wholly free extent and return True; False if it is in use (again)."""
         cdef bint removed = False
         lock_enter(&self.m.lock)
+        map_settle(&self.m)
         if self.extents.get(extent.index) is extent and self.m.extents[extent.index].wholly_free:
             map_remove_extent(&self.m, extent.index)
             removed = True
@@ -421,6 +423,7 @@ cdef class ExtentMap:
         """Forget a detached extent, whose memory is gone, and its used block."""
         lock_enter(&self.m.lock)
         map_free(&self.m, block, SAFE)
+        map_settle(&self.m)
         map_remove_extent(&self.m, extent.index)
         lock_release(&self.m.lock)
         del self.extents[extent.index]
@@ -430,6 +433,7 @@ cdef class ExtentMap:
         cdef uint32_t index
         indices = []
         lock_enter(&self.m.lock)
+        map_settle(&self.m)
         index = self.m.extents_free
         while index:
             indices.append(index)
@@ -607,6 +611,7 @@ cdef class ExtentMap:
         cdef size_t count = 0
         cdef size_t i
         lock_enter(&self.m.lock)
+        map_settle(&self.m)
         spans = copy_spans(&self.m, &count)
         lock_release(&self.m.lock)
         if spans == NULL:
@@ -624,6 +629,7 @@ cdef class ExtentMap:
         cdef uint64_t largest
         cdef uint64_t metadata
         lock_enter(&self.m.lock)
+        map_settle(&self.m)
         counters = self.m.counters
         largest = map_largest_free(&self.m)
         metadata = map_metadata_bytes(&self.m)
@@ -663,6 +669,7 @@ cdef class ExtentMap:
         if level == "off":
             return
         lock_enter(&self.m.lock)
+        map_settle(&self.m)
         broken = map_check(&self.m, level == "full")
         lock_release(&self.m.lock)
         if broken != NULL:
@@ -708,6 +715,11 @@ cdef class ExtentMap:
     def closed(self):
         """Whether nothing more is given out."""
         return self.m.closed
+
+    @property
+    def streams(self):
+        """How many streams have used this memory; always 0 where streams do not matter."""
+        return self.m.streams
 
     @property
     def foreign(self):

@@ -11,6 +11,8 @@ import warnings
 import weakref
 
 cimport cython
+from cpython.exc cimport PyErr_Clear
+from cpython.long cimport PyLong_CheckExact
 from libc.stdint cimport uint32_t, uint64_t
 
 from umfpy.core.extent_map cimport (
@@ -29,7 +31,7 @@ from umfpy.core.extent_map cimport (
 )
 from umfpy.core.extents cimport ExtentMap, as_alignment, find_freeable, innermost
 from umfpy.core.lock cimport lock_enter, lock_release
-from umfpy.core.numbers cimport ANY_SIZE, as_u64
+from umfpy.core.numbers cimport ANY_SIZE, _as_unsigned, as_u64
 
 from umfpy.errors import InvalidArgument, NotSupported, StaleHandle
 from umfpy.provider import Capability
@@ -208,7 +210,7 @@ cdef class BasePool:
     ) except -1:
         """A used block for the request."""
         cdef uint32_t tag = 0
-        cdef uint64_t boundary = 0 if alignment == 0 else as_alignment(alignment)
+        cdef uint64_t boundary = as_alignment(alignment)
         cdef Status status = NO_FIT
         grant.size = as_size(size)
         if not self.direct:
@@ -335,15 +337,22 @@ def _closed(pool):
     )
 
 
-cdef uint64_t as_size(object size) except? 0xFFFFFFFFFFFFFFFF:
+cdef inline uint64_t as_size(object size) except? 0xFFFFFFFFFFFFFFFF:
     """A request in bytes; what does not fit into 64 bits is as good as 2^64 - 1: never there."""
-    if isinstance(size, int) and size > 0xFFFFFFFFFFFFFFFF:
-        return 0xFFFFFFFFFFFFFFFF
+    cdef uint64_t number
+    if PyLong_CheckExact(size):
+        number = _as_unsigned(size)
+        if number != <uint64_t>ANY_SIZE:
+            return number
+        PyErr_Clear()
+        if size > 0:
+            return <uint64_t>ANY_SIZE
     return as_u64(size, "size")
 
 
 @cython.final
 @cython.freelist(256)
+@cython.no_gc
 cdef class Allocation:
     """Memory from a pool, freed when this object is dropped.
 

@@ -99,14 +99,20 @@ class ProviderPool(BasePool):
         return self._trim(parse_size(keep_bytes))
 
     def _trim(self, keep: int = 0, *, wait: bool | None = None) -> int:
-        if self.map.foreign or not self.map.free_extents():
+        if self.map.foreign or not self.map.extents:
             return 0
         if not self._growing.enter(wait=wait):
             return 0
         try:
+            self._join_streams()
             return self._release_free(keep)
         finally:
             self._growing.leave()
+
+    def _join_streams(self) -> None:
+        """Have an extent whose blocks were freed on several streams count as free."""
+        if self.map.streams > 1:
+            self.synchronize()
 
     def _release_free(self, keep: int) -> int:
         """Give back free extents, the largest first, while `keep` bytes stay held.
@@ -159,6 +165,7 @@ class ProviderPool(BasePool):
             return
         closed_before = self.closed
         with self._growing:
+            self._join_streams()
             self._release_free(0)
             self.map.shut()
         left = self.stats()
