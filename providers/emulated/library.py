@@ -47,8 +47,13 @@ def refuse_beside_real_gpu(force: bool) -> None:
 
 
 def refuse_beside_real_driver(emulated: Path) -> None:
-    """Raise `DriverUnavailable` where a library called libcuda is loaded that is not ours."""
+    """Raise `DriverUnavailable` where a library called libcuda is loaded that is not `emulated`."""
     for loaded in _loaded_libraries():
+        if loaded.name.startswith("_libcuda.") and loaded != emulated:
+            raise DriverUnavailable(
+                f"the emulated CUDA driver of another installation is already loaded ({loaded}); "
+                "look for it in LD_PRELOAD"
+            )
         if loaded.name.startswith("libcuda.so") and loaded != emulated:
             raise DriverUnavailable(
                 f"the real CUDA driver is already loaded in this process ({loaded}); call "

@@ -16,9 +16,10 @@ class Cuda:
     """``cu("cuMemAlloc", 64)`` is the answer of a call that must succeed."""
 
     def __init__(self) -> None:
-        from cuda.bindings import driver
+        from cuda.bindings import __version__, driver
 
         self.driver = driver
+        self.bindings = int(__version__.partition(".")[0])
 
     def __call__(self, name: str, *arguments: Any) -> Any:
         code, *answers = getattr(self.driver, name)(*arguments)
@@ -39,6 +40,15 @@ class Cuda:
         data = bytearray(size)
         self("cuMemcpyDtoH", data, address, size)
         return bytes(data)
+
+    def create_context(self, flags: int = 0, device: int = 0) -> Any:
+        """A new context, current; bindings of CUDA 13 take one parameter more."""
+        parameters = (None,) if self.bindings >= 13 else ()
+        return self("cuCtxCreate", *parameters, flags, device)
+
+    def by_location(self, name: str) -> str:
+        """The variant of a function that takes a location, not a device."""
+        return name if self.bindings >= 13 else f"{name}_v2"
 
     def properties(self, device: int = 0, shareable: bool = False) -> Any:
         """What cuMemCreate wants: memory on a device."""

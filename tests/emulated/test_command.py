@@ -49,7 +49,7 @@ def test_the_exit_status_is_the_programs(emulate):
 
 
 def test_the_report(emulate):
-    code = BEGIN + "d.cuCtxCreate(None, 0, 0); d.cuMemAlloc(100)"
+    code = BEGIN + "d.cuCtxSetCurrent(d.cuDevicePrimaryCtxRetain(0)[1]); d.cuMemAlloc(100)"
     result = emulate("cuda", "--report", "--", sys.executable, "-c", code)
     assert result.returncode == 0
     assert "leaked 1 allocations, 100 bytes" in result.stderr

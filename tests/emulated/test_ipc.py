@@ -68,7 +68,7 @@ def test_another_context_opens_for_itself(cu, importer):
     address = cu.alloc(4096)
     code = """
 first = opened(data)
-other = cu("cuCtxCreate", None, 0, 0)
+other = cu.create_context(0, 0)
 second = opened(data)
 cu.write(first, b"both")
 same = cu.read(second, 4)

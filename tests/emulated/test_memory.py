@@ -112,11 +112,13 @@ def test_managed_memory(cu):
     assert ctypes.string_at(address, 3) == b"\3\3\3"
     ctypes.memset(address, 4, 1 << 16)
     assert cu.read(address, 2) == b"\4\4"
-    location = cu.access().location
-    cu("cuMemPrefetchAsync", address, 1 << 16, location, 0, 0)
-    assert cu.error("cuMemPrefetchAsync", address, (1 << 16) + 1, location, 0, 0) == 1
+    access = cu.access()  # kept, as its location is a part of it
+    location = access.location
+    prefetch = cu.by_location("cuMemPrefetchAsync")
+    cu(prefetch, address, 1 << 16, location, 0, 0)
+    assert cu.error(prefetch, address, (1 << 16) + 1, location, 0, 0) == 1
     advice = cu.driver.CUmem_advise.CU_MEM_ADVISE_SET_READ_MOSTLY
-    cu("cuMemAdvise", address, 1 << 16, advice, location)
+    cu(cu.by_location("cuMemAdvise"), address, 1 << 16, advice, location)
     cu("cuMemFree", address)
 
 

@@ -113,7 +113,8 @@ def test_frees_of_what_no_pool_gave(cu):
 
 
 def test_access(cu, pool):
-    location = cu.access(device=1).location
+    other = cu.access(device=1)  # kept, as its location is a part of it
+    location = other.location
     assert int(cu("cuMemPoolGetAccess", pool, location)) == 0
     cu("cuMemPoolSetAccess", pool, [cu.access(device=1)], 1)
     assert int(cu("cuMemPoolGetAccess", pool, location)) == 3

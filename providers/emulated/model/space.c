@@ -53,12 +53,24 @@ static bool fits(const struct emu_tile *tile, uint64_t size, uint64_t alignment)
     return lost <= tile->size && tile->size - lost >= size;
 }
 
-static struct emu_tile *find_free(struct emu_space *space, uint64_t size, uint64_t alignment) {
-    for (unsigned bin = bin_of(size); bin < 64; bin++)
-        for (struct emu_tile *tile = space->bins[bin]; tile; tile = tile->older)
+/* The first tile that fits, among the newest `most` of each list. */
+static struct emu_tile *find_among(struct emu_space *space, uint64_t size, uint64_t alignment,
+                                   unsigned most) {
+    for (unsigned bin = bin_of(size); bin < 64; bin++) {
+        unsigned seen = 0;
+        for (struct emu_tile *tile = space->bins[bin]; tile && seen < most;
+             tile = tile->older, seen++)
             if (fits(tile, size, alignment))
                 return tile;
+    }
     return NULL;
+}
+
+/* In the lists of tiles of at least twice size and alignment everything fits, so that a few
+ * looks at the lists below lose little.  Only a space that is nearly full is searched whole. */
+static struct emu_tile *find_free(struct emu_space *space, uint64_t size, uint64_t alignment) {
+    struct emu_tile *tile = find_among(space, size, alignment, 8);
+    return tile ? tile : find_among(space, size, alignment, UINT32_MAX);
 }
 
 /* Cut `tile` (not in a bin) so that its first `size` bytes stay; the rest becomes a new tile. */
