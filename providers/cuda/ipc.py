@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import hashlib
 import struct
 from dataclasses import dataclass
 from types import ModuleType
@@ -14,6 +15,8 @@ _MAGIC = b"umfpyC1\0"
 #: CU_IPC_HANDLE_SIZE (cuda.h).
 HANDLE_SIZE = 64
 _LAYOUT = struct.Struct(f"<8s16s{HANDLE_SIZE}sQQ")
+#: Bytes of the digest at the end, which finds what was damaged on the way.
+_DIGEST_SIZE = 8
 
 
 @dataclass(frozen=True)
@@ -28,7 +31,8 @@ class CudaPayload:
     def pack(self) -> bytes:
         """Return the payload as bytes."""
         uuid = bytes.fromhex(self.uuid)
-        return _LAYOUT.pack(_MAGIC, uuid, self.handle, self.offset, self.size)
+        body = _LAYOUT.pack(_MAGIC, uuid, self.handle, self.offset, self.size)
+        return body + _digest(body)
 
     @classmethod
     def unpack(cls, data: bytes) -> CudaPayload:
@@ -39,12 +43,19 @@ class CudaPayload:
         IpcError
             The bytes are not such a payload, or not a possible one.
         """
-        if len(data) != _LAYOUT.size or data[: len(_MAGIC)] != _MAGIC:
+        body, digest = data[: _LAYOUT.size], data[_LAYOUT.size :]
+        if len(body) != _LAYOUT.size or body[: len(_MAGIC)] != _MAGIC:
             raise IpcError(f"{len(data)} bytes that do not describe CUDA memory")
-        _, uuid, handle, offset, size = _LAYOUT.unpack(data)
+        if digest != _digest(body):
+            raise IpcError("a CUDA handle that was changed on the way")
+        _, uuid, handle, offset, size = _LAYOUT.unpack(body)
         if not 0 < size < 1 << 63 or offset >= 1 << 63:
             raise IpcError(f"a CUDA handle with an impossible range: {size} bytes at {offset}")
         return cls(uuid.hex(), handle, offset, size)
+
+
+def _digest(body: bytes) -> bytes:
+    return hashlib.blake2b(body, digest_size=_DIGEST_SIZE).digest()
 
 
 def handle_bytes(handle: Any) -> bytes:

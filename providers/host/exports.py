@@ -11,6 +11,7 @@ from pathlib import Path
 from umfpy.errors import InvalidArgument
 from umfpy.providers.host.filemap import FileBacking
 from umfpy.providers.host.payload import DIGEST_SIZE, Payload
+from umfpy.providers.host.system import System
 
 
 def start_time(pid: int) -> int:
@@ -36,7 +37,8 @@ class Exports:
     late, and is never given what was put in the same place later.
     """
 
-    def __init__(self, backing: FileBacking, path: str = "") -> None:
+    def __init__(self, system: System, backing: FileBacking, path: str = "") -> None:
+        self._system = system
         self._backing = backing
         self._path = path
         self._lock = threading.Lock()
@@ -103,7 +105,11 @@ class Exports:
     def _add_table(self) -> None:
         page = self._backing.pages.size
         start = self._backing.take(page)
-        self._tables[start] = mmap.mmap(self._backing.fd, page, offset=start)
+        try:
+            self._tables[start] = mmap.mmap(self._backing.fd, page, offset=start)
+        except OSError as error:
+            self._backing.give_back(start, page)
+            raise self._system.failed("mmap", error.errno or 0) from None
         # A huge page would hold more slots than anyone exports; 4096 of them are 64 KiB.
         count = min(page // DIGEST_SIZE, 4096)
         self._free_slots = [start + i * DIGEST_SIZE for i in reversed(range(count))]

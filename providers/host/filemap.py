@@ -61,6 +61,9 @@ class FileBacking:
         self._unpunched: list[tuple[int, int]] = []
         self._owner = os.getpid()
         self._close = weakref.finalize(self, os.close, fd)
+        # At exit the system closes it; memory may still be freed after such finalizers have run,
+        # and must not meet another file under the same number.
+        self._close.atexit = False
 
     def map(self, length: int, alignment: int) -> tuple[int, int]:
         """Return address and offset of `length` bytes that read as zero."""
@@ -109,6 +112,7 @@ class FileBacking:
 
     def close(self) -> None:
         """Close the file, once; mappings of other processes stay."""
+        self.fd = -1
         self._close()
 
     def can_punch(self) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from umfpy.errors import IpcError, NotSupported
+from umfpy.errors import InvalidArgument, IpcError, NotSupported
 from umfpy.providers.host.exports import Exports
 from umfpy.providers.host.filemap import FileBacking
 from umfpy.providers.host.imports import Imports
@@ -47,7 +47,7 @@ class Sharing:
     ) -> None:
         self._accepts = accepts
         self._backing = backing
-        self._exports = Exports(backing, path) if backing is not None else None
+        self._exports = Exports(system, backing, path) if backing is not None else None
         self._imports = Imports(system)
 
     def export(self, offset: int, size: int) -> bytes:
@@ -62,7 +62,10 @@ class Sharing:
 
     def descriptor(self) -> int:
         """Return the descriptor that goes with every payload."""
-        return self._own()[1].fd
+        fd = self._own()[1].fd
+        if fd < 0:
+            raise InvalidArgument("this provider is closed and nothing is allocated in it")
+        return fd
 
     def forget(self, offset: int, size: int) -> None:
         """End all exports out of a range that is being freed, unless a parent still has it."""

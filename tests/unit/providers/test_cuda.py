@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import os
 import threading
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -22,6 +23,7 @@ from umfpy.provider import Capability
 from umfpy.providers.cuda import CudaProvider
 from umfpy.providers.cuda import provider as provider_module
 from umfpy.providers.cuda.driver import CudaDriver
+from umfpy.providers.cuda.ipc import CudaPayload
 
 KINDS = ["device", "host", "managed"]
 MIB = 1 << 20
@@ -397,11 +399,16 @@ def test_handles_that_cannot_be_opened(device, emu, run_python):
     other.close()
     with pytest.raises(IpcError, match="sees no CUDA device"):
         CudaProvider.for_ipc("00" * 16)
-    larger = payload[:-8] + (1 << 40).to_bytes(8, "little")
+    larger = replace(CudaPayload.unpack(payload), size=1 << 40).pack()
     assert "beyond what was exported" in run_python(IMPORTER, scope, larger.hex(), str(1 << 40))
-    for changed in (payload[:-1], payload[:-8] + bytes(8), b"x" + payload[1:]):
+    empty = replace(CudaPayload.unpack(payload), size=0).pack()
+    with pytest.raises(IpcError, match="impossible range"):
+        device.ipc_open(empty)
+    for at in range(len(payload)):
+        with pytest.raises(IpcError, match=r"changed on the way|do not describe"):
+            device.ipc_open(payload[:at] + bytes([payload[at] ^ 1]) + payload[at + 1 :])
         with pytest.raises(IpcError):
-            device.ipc_open(changed)
+            device.ipc_open(payload[:at])
     device.free(ptr, MIB)
     assert "IpcError" in run_python(IMPORTER, scope, payload.hex(), str(MIB))
 
@@ -434,7 +441,8 @@ def test_no_device_is_named(emu):
 
 
 FORKED = """
-import os
+import os, warnings
+warnings.simplefilter("ignore")  # Python warns of fork() beside threads, of the driver's too.
 from umfpy import CudaProvider, DriverUnavailable
 p = CudaProvider(); ptr = p.alloc(1 << 20)
 pid = os.fork()

@@ -163,6 +163,8 @@ def test_close_waits_for_the_last_piece():
     provider.free(ptr + PAGE, PAGE)
     with pytest.raises(OSError, match=os.strerror(errno.EBADF)):
         os.fstat(fd)
+    with pytest.raises(InvalidArgument, match="closed"):
+        provider.ipc_descriptors(b"")
 
 
 def test_a_dropped_provider_closes_its_file():
