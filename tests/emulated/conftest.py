@@ -31,7 +31,7 @@ _support = _load_support()
 @pytest.fixture
 def emu() -> Iterator[EmulatedCuda]:
     """Two devices of 1 GiB; what a test leaves behind fails it."""
-    emulated = umfpy.emulate("cuda", memory="1GiB", devices=2, children=False)
+    emulated = umfpy.emulate("cuda", memory="1GiB", devices=2, children=False, force=True)
     yield emulated
     emulated.clear_faults()
     assert emulated.leaks() == {}

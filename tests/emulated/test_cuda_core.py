@@ -109,3 +109,41 @@ pool.close()
 """
         )
     )
+
+
+def test_a_buffer_crosses_processes(run, tmp_path):
+    program = tmp_path / "program.py"
+    program.write_text(
+        """
+import multiprocessing
+
+def read(buffers, answers):
+    from cuda.bindings import driver
+    from cuda.core import Device
+    Device().set_current()
+    buffer, data = buffers.get(), bytearray(5)
+    driver.cuMemcpyDtoH(data, int(buffer.handle), 5)
+    answers.put((bytes(data), buffer.size))
+    buffer.close()
+
+if __name__ == "__main__":
+    from cuda.bindings import driver
+    from cuda.core import Device, DeviceMemoryResource, DeviceMemoryResourceOptions
+    spawn = multiprocessing.get_context("spawn")
+    multiprocessing.set_start_method("spawn")
+    device = Device()
+    device.set_current()
+    options = DeviceMemoryResourceOptions(ipc_enabled=True, max_size=8 << 20)
+    pool = DeviceMemoryResource(device, options)
+    buffer = pool.allocate(4096, stream=device.default_stream)
+    driver.cuMemcpyHtoD(int(buffer.handle), b"hello", 5)
+    buffers, answers = spawn.Queue(), spawn.Queue()
+    child = spawn.Process(target=read, args=(buffers, answers))
+    child.start()
+    buffers.put(buffer)
+    assert answers.get(timeout=60) == (b"hello", 4096)
+    child.join()
+    assert child.exitcode == 0
+"""
+    )
+    check(run(f"import runpy; runpy.run_path({str(program)!r}, run_name='__main__')"))

@@ -182,6 +182,9 @@ enum emu_status emu_pool_export(struct emu_pool *pool, int *fd) {
 
 enum emu_status emu_pool_import(int fd, struct emu_pool **pool) {
     struct emu_file file;
+    struct emu_file_head head; /* a copy: the exporter can write to the one in the file */
+    if (!emu_file_read_head(fd, EMU_FILE_POOL, &head))
+        return EMU_STALE;
     enum emu_status status = emu_file_adopt(&file, EMU_FILE_POOL, fd);
     if (status)
         return status;
@@ -191,8 +194,8 @@ enum emu_status emu_pool_import(int fd, struct emu_pool **pool) {
         emu_file_close(&file);
         return EMU_NO_MEMORY;
     }
-    made->device = file.head->device < emu_machine.devices ? file.head->device : 0;
-    made->shareable = file.head->shareable;
+    made->device = head.device < emu_machine.devices ? head.device : 0;
+    made->shareable = head.shareable;
     made->imported = true;
     made->file = file;
     made->access[made->device] = EMU_READ | EMU_WRITE;
