@@ -183,11 +183,14 @@ class ProviderPool(BasePool):
         """The pool is closed, and one more allocation was freed."""
         # A destructor may get here in a thread that is growing some other pool, so that it must
         # not wait.  Whoever has the lock looks again after it has let go.
-        while self.map.free_extents() and self._growing.enter():
+        while self._growing.enter():
             try:
+                self._join_streams()
                 self._release_free(0)
             finally:
                 self._growing.leave()
+            if not self.map.free_extents():
+                return
 
     def __del__(self) -> None:
         # At interpreter exit the driver may be gone already; the system takes the memory back.
