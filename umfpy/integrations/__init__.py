@@ -1,0 +1,1 @@
+"""umfpy inside other libraries; each module imports its library only when it is used."""
