@@ -37,10 +37,14 @@ STREAMS = st.sampled_from([None, 1, 2])
 GROWTH = Growth(minimum=64 * KIB, maximum=256 * KIB)
 
 
+def granules(start: int, size: int) -> range:
+    return range(start, start + max(size, 1), 512)
+
+
 class PoolMachine(RuleBasedStateMachine):
     """Allocations of several pools over one provider, against a list of what is live.
 
-    `unordered` maps a range of freed memory to the stream that may still be using it.
+    `unordered` maps each granule that was freed to the stream that may still be using it.
     """
 
     live = Bundle("live")
@@ -61,7 +65,7 @@ class PoolMachine(RuleBasedStateMachine):
             self.pools.append(kind(self.coarse))
         self.held: dict[int, tuple[int, int]] = {}  # start: size, stream
         self.objects: dict[int, Allocation] = {}
-        self.unordered: dict[tuple[int, int], int] = {}
+        self.unordered: dict[int, int] = {}
 
     def _device_is_idle(self) -> None:
         self.unordered.clear()
@@ -87,8 +91,8 @@ class PoolMachine(RuleBasedStateMachine):
         assert start % max(alignment, 512) == 0
         for other, (length, _) in self.held.items():
             assert end <= other or other + max(length, 1) <= start, "no overlap with live memory"
-        for (low, high), user in self.unordered.items():
-            assert user == stream or end <= low or high <= start, "a stream may be using this"
+        for granule in granules(start, size):
+            assert self.unordered.pop(granule, stream) == stream, "a stream may be using this"
         base = max(b for b in self.provider.live if b <= start)
         assert end <= base + self.provider.live[base], "inside what the provider gave"
 
@@ -98,14 +102,14 @@ class PoolMachine(RuleBasedStateMachine):
             return
         start = allocation.ptr
         size, made_on = self.held[start]
-        span = (start, start + max(-(-size // 512), 1) * 512)
         # Where a pool waits for the device within this call, it is idle afterwards.
-        self.unordered[span] = made_on if stream is None else stream
+        for granule in granules(start, size):
+            self.unordered[granule] = made_on if stream is None else stream
         try:
             allocation.free(stream)
         except FakeFailure:
-            self.unordered.pop(span, None)
             assert find(start) is not None, "a failed free leaves the allocation live"
+            self.provider.recover()
             allocation.free(stream)
         del self.held[start], self.objects[start]
 
@@ -181,5 +185,6 @@ PoolMachine.TestCase.settings = settings(
     stateful_step_count=30,
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow],
+    database=None,
 )
 TestPoolMachine = PoolMachine.TestCase
