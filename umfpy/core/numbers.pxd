@@ -11,6 +11,7 @@ cdef extern from "Python.h":
 
 cdef enum:
     ANY_SIZE = 0xFFFFFFFFFFFFFFFF  # "no size given"; no block is that large
+    NO_SIZE = 0xFFFFFFFFFFFFFFFE  # what is given for it: no block is that large either
 
 
 cdef inline uint64_t as_u64(object value, str what) except? 0xFFFFFFFFFFFFFFFF:

@@ -31,7 +31,7 @@ from umfpy.core.extent_map cimport (
 )
 from umfpy.core.extents cimport ExtentMap, as_alignment, find_freeable, innermost
 from umfpy.core.lock cimport lock_enter, lock_release
-from umfpy.core.numbers cimport ANY_SIZE, _as_unsigned, as_u64
+from umfpy.core.numbers cimport ANY_SIZE, NO_SIZE, _as_unsigned, as_u64
 
 from umfpy.errors import InvalidArgument, NotSupported, StaleHandle
 from umfpy.provider import Capability
@@ -191,7 +191,7 @@ cdef class BasePool:
         if ptr is None or ptr == 0:
             return
         at = as_u64(ptr, "ptr")
-        bytes = ANY_SIZE if size is None else as_u64(size, "size")
+        bytes = ANY_SIZE if size is None else min(as_u64(size, "size"), NO_SIZE)
         if self.m.foreign:
             raise _closed(self)
         lock_enter(&self.m.lock)
