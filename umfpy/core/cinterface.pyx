@@ -18,7 +18,7 @@ from umfpy.core.extent_map cimport (
     tag_of,
 )
 from umfpy.core.extents cimport find_freeable
-from umfpy.core.lock cimport lock_acquire, lock_release
+from umfpy.core.lock cimport lock_acquire, lock_release, lock_share
 from umfpy.core.numbers cimport ANY_SIZE
 from umfpy.core.pool cimport BasePool
 
@@ -144,6 +144,7 @@ cdef class CInterface:
         if self.port == NULL:
             raise MemoryError("no host memory for a pool's C interface")
         Py_INCREF(pool)
+        lock_share(&pool.m.lock)
         self.pool = pool
         self.port.m = pool.m
         self.port.pool = <void*>pool

@@ -103,20 +103,20 @@ cdef Status map_add_extent(Map* m, uint64_t base, uint64_t size, uint32_t* exten
 cdef void map_remove_extent(Map* m, uint32_t extent) noexcept nogil
 
 # Streams.  A tag lives until the map goes, or a full table is swept of idle ones.
-cdef Status map_tag(Map* m, uint64_t stream, uint32_t* tag) noexcept nogil
+cdef Status map_find_tag(Map* m, uint64_t stream, uint32_t* tag) noexcept nogil
 cdef void map_restamp(Map* m, uint32_t from_tag, uint32_t to_tag) noexcept nogil
 
-# Blocks.  `size` may be 0, which takes one granule; `alignment` is a power of two.
+# Blocks.  `size` may be 0, which takes one granule; `alignment` is a power of two.  `map_search`
+# is what `map_alloc` below does when the pending block is of no use.
 #
 # The block freed last waits for the next call: a request of its very size takes it as it is,
 # anything else merges and shelves it first (`map_settle`), so that no search ever misses it.
 # Whoever reads the structure (bins, free extents, invariants) settles it before.
-cdef Status map_alloc(
+cdef Status map_search(
     Map* m, uint64_t size, uint64_t alignment, uint32_t tag, bint index, uint32_t* block
 ) noexcept nogil
 cdef Status map_alloc_extent(Map* m, uint32_t extent, uint64_t size, uint32_t tag, bint index,
                              uint32_t* block) noexcept nogil
-cdef void map_free(Map* m, uint32_t block, uint32_t tag) noexcept nogil
 cdef void map_settle(Map* m) noexcept nogil
 cdef Status map_split(Map* m, uint32_t block, uint64_t first_size) noexcept nogil
 cdef void map_merge(Map* m, uint32_t low) noexcept nogil
@@ -148,3 +148,100 @@ cdef inline uint32_t extent_of(const Map* m, uint32_t block) noexcept nogil:
 
 cdef inline uint32_t tag_of(const Map* m, uint32_t block) noexcept nogil:
     return m.blocks[block].home & TAG_MASK
+
+
+cdef inline uint64_t padded(const Map* m, uint64_t size) noexcept nogil:
+    """`size` rounded up to whole granules, at least one.  The caller has bounded it."""
+    cdef uint64_t mask = (<uint64_t>1 << m.granule_shift) - 1
+    return (size + mask) & ~mask if size else mask + 1
+
+
+cdef inline uint64_t lead_of(const Map* m, uint32_t block, uint64_t alignment) noexcept nogil:
+    """The bytes from the block's start to the next aligned address."""
+    return (0 - m.blocks[block].start) & (alignment - 1)
+
+
+cdef inline uint32_t shelf_tag(const Map* m, uint32_t tag) noexcept nogil:
+    """Where memory freed on the tag's stream goes: one stream alone needs no order.
+
+    Nor does a closed map, which gives nothing out: whoever returns its extents waits first.
+    """
+    return tag if m.streams > 1 and not m.closed else SAFE
+
+
+# The hot paths: a tag known from the last calls, the pending block used again, and a free.
+
+
+cdef inline uint32_t tag_slot(uint64_t stream) noexcept nogil:
+    """Where `Map.tag_cache` keeps a stream: the top six bits of a multiplicative hash."""
+    return <uint32_t>((stream * <uint64_t>0x9E3779B97F4A7C15) >> 58)
+
+
+cdef inline Status map_tag(Map* m, uint64_t stream, uint32_t* tag) noexcept nogil:
+    """The tag that stands for a stream; SAFE where the order of streams does not matter."""
+    cdef uint32_t cached
+    tag[0] = SAFE
+    if not m.ordered:
+        return DONE
+    cached = m.tag_cache[tag_slot(stream)]
+    if cached == 0 or m.shelves[cached].stream != stream:
+        return map_find_tag(m, stream, tag)
+    tag[0] = cached
+    return DONE
+
+
+cdef inline void count_used(Counters* counters, uint64_t size, uint64_t span) noexcept nogil:
+    counters.allocations += 1
+    counters.requested += size
+    counters.used += span
+    if counters.requested > counters.peak_requested:
+        counters.peak_requested = counters.requested
+    if counters.used > counters.peak_used:
+        counters.peak_used = counters.used
+
+
+cdef inline bint take_pending(
+    Map* m, uint64_t size, uint64_t alignment, uint32_t tag, bint index, uint32_t* block
+) noexcept nogil:
+    """Use the pending block again if it is what the request would be cut to; settle it if not."""
+    cdef uint32_t pending = m.pending
+    cdef Block* entry = &m.blocks[pending]
+    cdef uint64_t span = span_of(m, pending)
+    cdef bint indexed = entry.chain != <uint32_t>UNINDEXED
+    if (
+        size > span
+        or padded(m, size) != span
+        or indexed != index
+        or lead_of(m, pending, alignment if alignment else 1)
+        or (tag_of(m, pending) != SAFE and tag_of(m, pending) != tag)
+    ):
+        map_settle(m)
+        return False
+    m.pending = 0
+    entry.generation += 1
+    entry.slack = <uint32_t>(span - size)
+    entry.home = (entry.home & ~<uint32_t>TAG_MASK) | tag
+    count_used(&m.counters, size, span)
+    block[0] = pending
+    return True
+
+
+cdef inline Status map_alloc(
+    Map* m, uint64_t size, uint64_t alignment, uint32_t tag, bint index, uint32_t* block
+) noexcept nogil:
+    """A used block of `size` bytes for work on the tag's stream."""
+    if m.pending and take_pending(m, size, alignment, tag, index, block):
+        return DONE
+    return map_search(m, size, alignment, tag, index, block)
+
+
+cdef inline void map_free(Map* m, uint32_t block, uint32_t tag) noexcept nogil:
+    cdef Block* entry = &m.blocks[block]
+    if m.pending:
+        map_settle(m)  # while this block is still used: nothing may merge with it yet
+    m.counters.frees += 1
+    m.counters.requested -= requested_of(m, block)
+    m.counters.used -= span_of(m, block)
+    entry.generation += 1
+    entry.home = (entry.home & ~<uint32_t>TAG_MASK) | shelf_tag(m, tag)
+    m.pending = block

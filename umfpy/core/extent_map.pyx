@@ -199,11 +199,6 @@ cdef inline void unshelve(Map* m, uint32_t block) noexcept nogil:
         bins_unmark(bins, bin)
 
 
-cdef inline uint64_t lead_of(const Map* m, uint32_t block, uint64_t alignment) noexcept nogil:
-    """The bytes from the block's start to the next aligned address."""
-    return (0 - m.blocks[block].start) & (alignment - 1)
-
-
 cdef uint32_t closest(
     const Map* m, uint32_t block, uint64_t bytes, uint64_t alignment, uint32_t scan
 ) noexcept nogil:
@@ -447,21 +442,13 @@ cdef void unlist_free_extent(Map* m, uint32_t extent) noexcept nogil:
 # --- Streams ---------------------------------------------------------------------------------
 
 
-cdef Status map_tag(Map* m, uint64_t stream, uint32_t* tag) noexcept nogil:
-    cdef uint32_t slot
-    cdef uint32_t t
-    if not m.ordered:
-        tag[0] = SAFE
-        return DONE
-    slot = <uint32_t>((stream * GOLDEN) >> 58)
-    t = m.tag_cache[slot]
-    if t == 0 or m.shelves[t].stream != stream:
-        t = FIRST_STREAM
-        while t < FIRST_STREAM + m.streams and m.shelves[t].stream != stream:
-            t += 1
-        if t == FIRST_STREAM + m.streams and name_stream(m, stream, &t) != DONE:
-            return TOO_MANY_STREAMS if t > TAG_MASK else NO_HOST_MEMORY
-        m.tag_cache[slot] = t
+cdef Status map_find_tag(Map* m, uint64_t stream, uint32_t* tag) noexcept nogil:
+    cdef uint32_t t = FIRST_STREAM
+    while t < FIRST_STREAM + m.streams and m.shelves[t].stream != stream:
+        t += 1
+    if t == FIRST_STREAM + m.streams and name_stream(m, stream, &t) != DONE:
+        return TOO_MANY_STREAMS if t > TAG_MASK else NO_HOST_MEMORY
+    m.tag_cache[tag_slot(stream)] = t
     tag[0] = t
     return DONE
 
@@ -520,14 +507,6 @@ cdef void map_restamp(Map* m, uint32_t from_tag, uint32_t to_tag) noexcept nogil
         bin = bins_find(bins, bin)
 
 
-cdef inline uint32_t shelf_tag(const Map* m, uint32_t tag) noexcept nogil:
-    """Where memory freed on the tag's stream goes: one stream alone needs no order.
-
-    Nor does a closed map, which gives nothing out: whoever returns its extents waits first.
-    """
-    return tag if m.streams > 1 and not m.closed else SAFE
-
-
 # --- Blocks ----------------------------------------------------------------------------------
 
 
@@ -569,21 +548,13 @@ cdef inline uint32_t cut(Map* m, uint32_t block, uint64_t first_bytes) noexcept 
     return upper
 
 
-cdef inline uint64_t padded(const Map* m, uint64_t size) noexcept nogil:
-    """`size` rounded up to whole granules, at least one.  The caller has bounded it."""
-    cdef uint64_t mask = (<uint64_t>1 << m.granule_shift) - 1
-    return (size + mask) & ~mask if size else mask + 1
-
-
-cdef Status map_alloc(
+cdef Status map_search(
     Map* m, uint64_t size, uint64_t alignment, uint32_t tag, bint index, uint32_t* block
 ) noexcept nogil:
     cdef uint64_t bytes
     cdef uint32_t found = 0
     cdef uint64_t lead
     cdef uint32_t lower
-    if m.pending and take_pending(m, size, alignment, tag, index, block):
-        return DONE
     if size > <uint64_t>1 << 63 or alignment > <uint64_t>1 << 62:
         return NO_FIT
     bytes = padded(m, size)
@@ -644,28 +615,6 @@ cdef inline void occupy(
     count_used(&m.counters, size, span)
 
 
-cdef inline void count_used(Counters* counters, uint64_t size, uint64_t span) noexcept nogil:
-    counters.allocations += 1
-    counters.requested += size
-    counters.used += span
-    if counters.requested > counters.peak_requested:
-        counters.peak_requested = counters.requested
-    if counters.used > counters.peak_used:
-        counters.peak_used = counters.used
-
-
-cdef void map_free(Map* m, uint32_t block, uint32_t tag) noexcept nogil:
-    cdef Block* entry = &m.blocks[block]
-    if m.pending:
-        map_settle(m)  # while this block is still used: nothing may merge with it yet
-    m.counters.frees += 1
-    m.counters.requested -= requested_of(m, block)
-    m.counters.used -= span_of(m, block)
-    entry.generation += 1
-    entry.home = (entry.home & ~<uint32_t>TAG_MASK) | shelf_tag(m, tag)
-    m.pending = block
-
-
 cdef void map_settle(Map* m) noexcept nogil:
     cdef uint32_t block = m.pending
     if block == 0:
@@ -675,32 +624,6 @@ cdef void map_settle(Map* m) noexcept nogil:
         unindex_block(m, block)
     note_free(m, block)
     settle(m, block)
-
-
-cdef inline bint take_pending(
-    Map* m, uint64_t size, uint64_t alignment, uint32_t tag, bint index, uint32_t* block
-) noexcept nogil:
-    """Use the pending block again if it is what the request would be cut to; settle it if not."""
-    cdef uint32_t pending = m.pending
-    cdef Block* entry = &m.blocks[pending]
-    cdef uint64_t span = span_of(m, pending)
-    cdef bint indexed = entry.chain != <uint32_t>UNINDEXED
-    if (
-        size > span
-        or padded(m, size) != span
-        or indexed != index
-        or lead_of(m, pending, alignment if alignment else 1)
-        or (tag_of(m, pending) != SAFE and tag_of(m, pending) != tag)
-    ):
-        map_settle(m)
-        return False
-    m.pending = 0
-    entry.generation += 1
-    entry.slack = <uint32_t>(span - size)
-    entry.home = (entry.home & ~<uint32_t>TAG_MASK) | tag
-    count_used(&m.counters, size, span)
-    block[0] = pending
-    return True
 
 
 cdef Status map_split(Map* m, uint32_t block, uint64_t first_size) noexcept nogil:

@@ -1,7 +1,12 @@
-"""A one-byte lock for critical sections of a few dozen nanoseconds.
+"""A lock for critical sections of a few dozen nanoseconds.
 
 Uncontended it costs one atomic exchange and one store.  A holder never calls Python or a driver,
 so that a waiter spins briefly and then yields its processor.
+
+As long as every caller holds the GIL, that is lock enough, and this one costs nothing; from
+`lock_share` on, which whoever lets callers in without the GIL calls first, it is taken for real.
+That is sound because nobody lets the GIL go inside a section.  (These modules do not announce
+support for an interpreter without a GIL, so that one brings its GIL back for them.)
 """
 
 from libc.stdint cimport uint8_t
@@ -21,25 +26,32 @@ cdef extern from * nogil:
 cdef enum:
     SPINS = 64  # a holder is gone after some 50 ns; more spinning only starves it of a core
 
-ctypedef uint8_t Lock
+cdef struct Lock:
+    uint8_t held
+    bint shared  # with callers that do not hold the GIL
+
+
+cdef inline void lock_share(Lock* lock) noexcept:
+    """From now on callers may come without the GIL.  To be called with it."""
+    lock.shared = True
 
 
 cdef inline bint lock_try(Lock* lock) noexcept nogil:
     """Take the lock if it is free."""
-    return not _exchange(lock, ACQUIRE)
+    return not _exchange(&lock.held, ACQUIRE)
 
 
 cdef inline void lock_watch(Lock* lock) noexcept nogil:
     """Wait until the lock looks free, without taking it."""
     cdef int spins = 0
-    while _load(lock, RELAXED):
+    while _load(&lock.held, RELAXED):
         spins += 1
         if spins > SPINS:
             sched_yield()
 
 
 cdef inline void lock_acquire(Lock* lock) noexcept nogil:
-    """Take the lock.  Not to be called while holding the GIL: see `lock_enter`."""
+    """Take a shared lock without holding the GIL; with it, see `lock_enter`."""
     while not lock_try(lock):
         lock_watch(lock)
 
@@ -50,10 +62,13 @@ cdef inline void lock_enter(Lock* lock) noexcept:
     The GIL is let go while somebody else has the lock, and taken back before the lock is: a
     thread with the lock never waits for the GIL, and one with the GIL never waits for the lock.
     """
+    if not lock.shared:
+        return
     while not lock_try(lock):
         with nogil:
             lock_watch(lock)
 
 
 cdef inline void lock_release(Lock* lock) noexcept nogil:
-    _clear(lock, RELEASE)
+    if lock.shared:
+        _clear(&lock.held, RELEASE)

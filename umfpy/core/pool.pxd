@@ -28,6 +28,7 @@ cdef class BasePool:
     cdef int take(self, object size, object alignment, uint64_t stream, bint index,
                   Grant* grant) except -1
     cdef void fill(self, Grant* grant) noexcept nogil
+    cdef bint give_at_once(self, uint32_t block, uint32_t generation) noexcept
     cdef give(self, uint32_t block, uint32_t generation, object stream)
 
 

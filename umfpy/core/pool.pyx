@@ -133,7 +133,7 @@ cdef class BasePool:
         """
         cdef Allocation allocation
         cdef Grant grant
-        cdef uint64_t handle = as_stream(stream)
+        cdef uint64_t handle = 0 if stream is None else as_stream(stream)
         if zero:
             self._refuse_zero()
         self.take(size, alignment, handle, False, &grant)
@@ -153,7 +153,7 @@ cdef class BasePool:
     def malloc(self, size, alignment=0, stream=None, zero=False):
         """Return the address of `size` bytes, which `free` takes back; raises as `allocate`."""
         cdef Grant grant
-        cdef uint64_t handle = as_stream(stream)
+        cdef uint64_t handle = 0 if stream is None else as_stream(stream)
         if zero:
             self._refuse_zero()
         self.take(size, alignment, handle, True, &grant)
@@ -205,6 +205,7 @@ cdef class BasePool:
 
     # The short way.
 
+    @cython.final
     cdef int take(
         self, object size, object alignment, uint64_t stream, bint index, Grant* grant
     ) except -1:
@@ -234,11 +235,30 @@ cdef class BasePool:
         lock_release(&self.m.lock)
         return 0
 
+    @cython.final
     cdef inline void fill(self, Grant* grant) noexcept nogil:
         """Where the granted block starts, and its generation; under the lock."""
         grant.start = self.m.blocks[grant.block].start
         grant.generation = self.m.blocks[grant.block].generation
 
+    @cython.final
+    cdef inline bint give_at_once(self, uint32_t block, uint32_t generation) noexcept:
+        """`give` where nothing is in its way; False, with nothing done, where something is."""
+        cdef bint free
+        if self.direct:
+            return False
+        lock_enter(&self.m.lock)
+        free = (
+            self.m.blocks[block].generation == generation
+            and not self.m.blocks[block].slack >> 31
+            and not self.m.closed
+        )
+        if free:
+            map_free(self.m, block, tag_of(self.m, block))
+        lock_release(&self.m.lock)
+        return free
+
+    @cython.final
     cdef give(self, uint32_t block, uint32_t generation, object stream):
         """Take back a used block of this generation."""
         cdef uint32_t tag = 0
@@ -368,7 +388,9 @@ cdef class Allocation:
         raise InvalidArgument("allocations are made by a pool: pool.allocate(size)")
 
     def __dealloc__(self):
-        if self.block and not self.home.m.foreign:
+        if self.block and not self.home.give_at_once(self.block, self.generation) and (
+            not self.home.m.foreign
+        ):
             try:
                 self.home.give(self.block, self.generation, None)
             except Exception as error:  # a destructor cannot raise
