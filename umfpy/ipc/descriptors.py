@@ -7,23 +7,32 @@ none, and a handle may be passed on and opened again.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import secrets
+import socket
+import struct
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from multiprocessing import AuthenticationError, current_process, reduction
-from multiprocessing.connection import Client, Connection, Listener
+from multiprocessing.connection import (
+    Client,
+    Connection,
+    Listener,
+    answer_challenge,
+    deliver_challenge,
+)
 
-from umfpy.errors import IpcError
 from umfpy.ipc.exports import find_export
-from umfpy.ipc.handle import IpcHandle
+from umfpy.ipc.handle import EXPORT_ID_SIZE, IpcHandle
 
-#: The most descriptors that go with one export.
-_MAX_DESCRIPTORS = 64
+#: How long to wait for the other side's next word, in seconds.  It has nothing to do but answer.
+_PATIENCE_S = 10.0
 
-#: What the other side of a connection can do to it: vanish, or not know the key.
-_BROKEN = (ConnectionError, EOFError, AuthenticationError)
+#: What comes of another side that vanishes, stops, does not know the key, or talks nonsense
+#: (which `multiprocessing` answers with a RuntimeError, or an AssertionError before Python 3.12).
+_BROKEN = (OSError, EOFError, AuthenticationError, RuntimeError, AssertionError)
 
 
 class DescriptorServer:
@@ -53,8 +62,7 @@ class DescriptorServer:
     def _start(self) -> Listener:
         # An abstract name (unix(7)) is in no folder, and goes with the process however it ends.
         name = f"\0umfpy-ipc-{secrets.token_hex(16)}"
-        key = bytes(current_process().authkey)
-        listener = Listener(name, family="AF_UNIX", backlog=64, authkey=key)
+        listener = Listener(name, family="AF_UNIX", backlog=64)
         thread = threading.Thread(
             target=self._serve, args=(listener,), name="umfpy-ipc-descriptors", daemon=True
         )
@@ -64,11 +72,11 @@ class DescriptorServer:
     def _serve(self, listener: Listener) -> None:
         try:
             while True:
-                try:
-                    with listener.accept() as connection:
-                        _answer(connection)
-                except _BROKEN:
-                    continue  # that importer's loss; it tries another way
+                with listener.accept() as connection, contextlib.suppress(*_BROKEN):
+                    _limit_waiting(connection)
+                    deliver_challenge(connection, _key())
+                    answer_challenge(connection, _key())
+                    _answer(connection)
         finally:
             # For instance out of descriptors: importers are refused at once, and do not wait.
             with self._lock:
@@ -78,7 +86,7 @@ class DescriptorServer:
 
 def _answer(connection: Connection) -> None:
     """Send how many descriptors the export that is asked for has, and then those."""
-    export = find_export(connection.recv_bytes(64))
+    export = find_export(connection.recv_bytes(EXPORT_ID_SIZE))
     copies = export.duplicate_descriptors() if export is not None else []
     try:
         connection.send_bytes(bytes([len(copies)]))
@@ -87,6 +95,18 @@ def _answer(connection: Connection) -> None:
     finally:
         for descriptor in copies:
             os.close(descriptor)
+
+
+def _key() -> bytes:
+    return bytes(current_process().authkey)
+
+
+def _limit_waiting(connection: Connection) -> None:
+    """Let a read fail that the other side does not answer: SO_RCVTIMEO, socket(7)."""
+    with socket.socket(fileno=os.dup(connection.fileno())) as same:
+        seconds, microseconds = divmod(round(_PATIENCE_S * 1e6), 1_000_000)
+        limit = struct.pack("@ll", seconds, microseconds)  # struct timeval
+        same.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, limit)
 
 
 @contextmanager
@@ -108,12 +128,12 @@ def fetched(handle: IpcHandle) -> Iterator[Sequence[int]]:
 
 def _fetch(handle: IpcHandle, sender: bytes, descriptors: list[int]) -> None:
     try:
-        with Client(sender, family="AF_UNIX", authkey=bytes(current_process().authkey)) as server:
+        with Client(sender, family="AF_UNIX") as server:
+            _limit_waiting(server)
+            answer_challenge(server, _key())
+            deliver_challenge(server, _key())
             server.send_bytes(handle.root.export_id)
-            count = server.recv_bytes(1)[0]
-            if count > _MAX_DESCRIPTORS:
-                raise IpcError(f"{handle.root.exporter} offers {count} descriptors for one export")
-            for _ in range(count):
+            for _ in range(server.recv_bytes(1)[0]):
                 descriptors.append(reduction.recv_handle(server))
     except _BROKEN:
         while descriptors:

@@ -93,8 +93,13 @@ def set_cache_limit(limit: int) -> None:
 
 
 def clear_cache() -> None:
-    """Close all roots that no mapping uses.  Raises DriverError if the driver refuses one."""
-    raise_unclosed(_state.cache().clear())
+    """Close all roots that no mapping uses, and let go of the providers kept for opening.
+
+    Raises DriverError if the driver refuses to close one.
+    """
+    errors = _state.cache().clear()
+    _state.importers.clear()
+    raise_unclosed(errors)
 
 
 def cache_info() -> CacheInfo:

@@ -88,3 +88,10 @@ class Importers:
             if len(self._providers) > self.KEPT:
                 self._providers.popitem(last=False)
         return provider
+
+    def clear(self) -> None:
+        """Forget the providers; those with roots open stay until these are closed."""
+        with self._lock:
+            dropped, self._providers = self._providers, OrderedDict()
+        # Outside of the lock: to let go of a driver may take a while.
+        dropped.clear()
