@@ -37,8 +37,12 @@ def fetch_descriptor(system: System, payload: Payload) -> int:
         return _duplicate(payload.fd)
     try:
         pidfd = os.pidfd_open(pid)
-    except OSError as error:
+    except ProcessLookupError as error:
         raise _gone(pid, os.strerror(error.errno or 0)) from None
+    except OSError:
+        # An old kernel, or a sandbox that forbids the call.
+        _check_started(payload)
+        return _open_in_proc(payload)
     try:
         # Looked at while the pidfd holds the process: its number cannot be used again now.
         _check_started(payload)

@@ -136,7 +136,7 @@ class RoundsAlignments(Private):
 @plant("empty_sizes")
 class ServesNothing(Private):
     def alloc(self, size, alignment=0):
-        return super().alloc(size or 1, alignment)
+        return super().alloc(1 if size == -1 else size, alignment)
 
 
 @plant("huge_sizes")
@@ -211,7 +211,8 @@ class IgnoresSizes(Private):
 @plant("keeps_contents")
 class Scribbles(Private):
     def alloc(self, size, alignment=0):
-        if len(self.owned) == 3 and size == 2 * self.page:
+        alone = threading.current_thread() is threading.main_thread()
+        if alone and len(self.owned) == 3 and size == 2 * self.page:
             ctypes.memset(min(self.owned), 0, 4)
         return super().alloc(size, alignment)
 
@@ -556,12 +557,12 @@ class OpensNothing(Shared):
 
 
 @plant("ipc_export_refusals")
-class ExportsParts(Shared):
+class ExportsAnything(Shared):
     def ipc_export(self, ptr, size):
         try:
             return super().ipc_export(ptr, size)
         except InvalidArgument:
-            return b"part"
+            return b"anything"
 
 
 @plant("ipc_size")

@@ -145,6 +145,7 @@ class Subject:
         try:
             result = call(*args)
         except errors as error:
+            expect(bool(str(error)), f"{what}: a message that says why", repr(error))
             return error
         except UmfpyError as error:
             raise Broken(f"{what}: {names}", f"{type(error).__name__}: {error}") from error

@@ -388,6 +388,14 @@ def test_another_process_opens_by_uuid(ordinal, alignment, emu, run_python):
     provider.close()
 
 
+def test_only_whole_allocations_are_exported(device):
+    ptr = device.alloc(2 * MIB)
+    for address, size in ((ptr, MIB), (ptr + MIB, MIB), (ptr, 3 * MIB)):
+        with pytest.raises(InvalidArgument, match="no CUDA allocation"):
+            device.ipc_export(address, size)
+    device.free(ptr, 2 * MIB)
+
+
 def test_handles_that_cannot_be_opened(device, emu, run_python):
     ptr = device.alloc(MIB)
     payload, scope = device.ipc_export(ptr, MIB), device.ipc_scope()

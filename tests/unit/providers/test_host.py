@@ -356,6 +356,17 @@ def test_every_changed_byte_of_a_handle_is_an_ipc_error(shared):
     importer.close()
 
 
+def test_only_whole_committed_pieces_are_exported(shared):
+    ptr = shared.alloc(2 * PAGE)
+    for address, size in ((ptr, PAGE), (ptr + PAGE, PAGE), (ptr, 3 * PAGE)):
+        with pytest.raises(InvalidArgument, match="no piece"):
+            shared.ipc_export(address, size)
+    shared.decommit(ptr, 2 * PAGE)
+    with pytest.raises(InvalidArgument, match="decommitted"):
+        shared.ipc_export(ptr, 2 * PAGE)
+    shared.free(ptr, 2 * PAGE)
+
+
 def test_an_export_ends_with_its_release_or_with_its_memory(shared):
     importer = HostProvider.for_ipc("")
     ptr = shared.alloc(PAGE)
@@ -445,6 +456,19 @@ def test_without_pidfd_getfd_the_proc_folder_serves(shared, run_python, peek):
         "    if name == 'syscall' and args[0] == 438: raise self.failed(name, errno.EPERM)\n"
         "    return call(self, name, *args)\n"
         "System.call = refuse\n" + IMPORTER
+    )
+    ptr = shared.alloc(PAGE)
+    shared.copy(ptr, b"hello", 5)
+    assert run_python(program, shared.ipc_export(ptr, PAGE).hex()) == "hello"
+    assert peek(ptr, 5) == b"world"
+    shared.free(ptr, PAGE)
+
+
+def test_without_pidfds_the_proc_folder_serves(shared, run_python, peek):
+    program = (
+        "import errno, os\n"
+        "def refuse(pid, flags=0): raise OSError(errno.ENOSYS, 'not here')\n"
+        "os.pidfd_open = refuse\n" + IMPORTER
     )
     ptr = shared.alloc(PAGE)
     shared.copy(ptr, b"hello", 5)
