@@ -34,11 +34,9 @@ cdef class BasePool:
 
 cdef class Allocation:
     cdef BasePool home
-    cdef readonly uint64_t ptr  # address
-    cdef readonly uint64_t size  # bytes, as requested
+    cdef Grant grant
     cdef uint64_t stream_handle
-    cdef uint32_t block  # 0 once freed
-    cdef uint32_t generation
+    cdef bint live  # not freed
     cdef object __weakref__
 
 

@@ -132,20 +132,17 @@ cdef class BasePool:
             `size`, `alignment` or `stream` is none; or the pool is closed.
         """
         cdef Allocation allocation
-        cdef Grant grant
         cdef uint64_t handle = 0 if stream is None else as_stream(stream)
         if zero:
             self._refuse_zero()
-        self.take(size, alignment, handle, False, &grant)
         allocation = Allocation.__new__(Allocation)
         allocation.home = self
-        allocation.ptr = grant.start
-        allocation.size = grant.size
         allocation.stream_handle = handle
-        allocation.block = grant.block
-        allocation.generation = grant.generation
+        # Straight into the object: a copy of what was just written would stall.
+        self.take(size, alignment, handle, False, &allocation.grant)
+        allocation.live = True
         if zero or self.zeroed:
-            self._clear(allocation.ptr, allocation.size, handle)
+            self._clear(allocation.grant.start, allocation.grant.size, handle)
         return allocation
 
     # Raw addresses, for plug-ins.
@@ -374,25 +371,17 @@ cdef inline uint64_t as_size(object size) except? 0xFFFFFFFFFFFFFFFF:
 @cython.freelist(256)
 @cython.no_gc
 cdef class Allocation:
-    """Memory from a pool, freed when this object is dropped.
-
-    Attributes
-    ----------
-    ptr : int
-        The address.
-    size : int
-        The bytes asked for.
-    """
+    """Memory from a pool, freed when this object is dropped."""
 
     def __init__(self):
         raise InvalidArgument("allocations are made by a pool: pool.allocate(size)")
 
     def __dealloc__(self):
-        if self.block and not self.home.give_at_once(self.block, self.generation) and (
+        if self.live and not self.home.give_at_once(self.grant.block, self.grant.generation) and (
             not self.home.m.foreign
         ):
             try:
-                self.home.give(self.block, self.generation, None)
+                self.home.give(self.grant.block, self.grant.generation, None)
             except Exception as error:  # a destructor cannot raise
                 warnings.warn(
                     f"{self.size} bytes at {self.ptr:#x} were dropped but not freed: {error}",
@@ -410,10 +399,10 @@ cdef class Allocation:
         InvalidArgument
             Another pool lives in it.  Nothing is changed.
         """
-        if self.block == 0:
+        if not self.live:
             raise StaleHandle(f"the allocation at {self.ptr:#x} was freed already")
-        self.home.give(self.block, self.generation, stream)
-        self.block = 0
+        self.home.give(self.grant.block, self.grant.generation, stream)
+        self.live = False
 
     def __reduce__(self):
         # A copy would free the memory a second time.
@@ -425,12 +414,22 @@ cdef class Allocation:
         return self
 
     def __exit__(self, *exc_info):
-        if self.block:
+        if self.live:
             self.free()
 
     def __repr__(self):
-        state = f"of {self.home.name}" if self.block else "freed"
+        state = f"of {self.home.name}" if self.live else "freed"
         return f"<Allocation {self.size} bytes at {self.ptr:#x}, {state}>"
+
+    @property
+    def ptr(self):
+        """The address."""
+        return self.grant.start
+
+    @property
+    def size(self):
+        """The bytes asked for."""
+        return self.grant.size
 
     @property
     def pool(self):
@@ -452,9 +451,9 @@ cdef class Allocation:
     @cython.nonecheck(True)
     def id(self):
         """A number that no other allocation of this process has, before or after."""
-        return self.home.serial << 64 | <uint64_t>self.generation << 32 | self.block
+        return self.home.serial << 64 | <uint64_t>self.grant.generation << 32 | self.grant.block
 
     @property
     def freed(self):
         """Whether the memory was given back."""
-        return self.block == 0
+        return not self.live
