@@ -21,10 +21,11 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define EMU_DEVICES 16           /* most devices of one process */
-#define EMU_UNIT 512ull          /* allocations are cut and charged in this unit */
-#define EMU_GRANULE (2ull << 20) /* unit of physical memory and of large allocations */
-#define EMU_HOST_PAGE 4096ull    /* unit of reservations and of file mappings */
+#define EMU_DEVICES 16             /* most devices of one process */
+#define EMU_UNIT 512ull            /* allocations are cut and charged in this unit */
+#define EMU_GRANULE (2ull << 20)   /* unit of physical memory and of large allocations */
+#define EMU_HOST_PAGE 4096ull      /* unit of reservations, and of giving pages back */
+#define EMU_MAP_UNIT (64ull << 10) /* unit of file mappings: the largest page of any host */
 
 /* What a request to the model came to.  Each driver has its own numbers for these. */
 enum emu_status {

@@ -167,11 +167,11 @@ static int resolve(const struct handle *handle, struct emu_slot *slot) {
     return -1;
 }
 
-/* Map the pages that hold the piece, and give it addresses with the same place in a page. */
+/* Map the pages that hold the piece, and give it addresses with the same place in them. */
 static bool map_piece(struct emu_memory *memory, int fd, const struct emu_slot *slot) {
-    uint64_t start = slot->offset & ~(EMU_HOST_PAGE - 1);
+    uint64_t start = slot->offset & ~(EMU_MAP_UNIT - 1);
     uint64_t inside = slot->offset - start;
-    uint64_t length = emu_aligned(inside + slot->size, EMU_HOST_PAGE);
+    uint64_t length = emu_aligned(inside + slot->size, EMU_MAP_UNIT);
     void *shadow =
         mmap(NULL, length, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, fd, (off_t)start);
     if (shadow == MAP_FAILED)
@@ -212,7 +212,7 @@ static enum emu_status map_opened(int fd, const struct handle *handle, const str
     }
     made->key = handle->nonce;
     made->opens = 1;
-    uint64_t base = made->file.window + slot->offset % EMU_HOST_PAGE;
+    uint64_t base = made->file.window + slot->offset % EMU_MAP_UNIT;
     emu_add_range(&made->object, EMU_OPEN, base, slot->size, owner);
     *memory = made;
     return EMU_OK;
