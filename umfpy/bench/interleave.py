@@ -14,7 +14,11 @@ Lane = Callable[[], float]
 
 @dataclass(frozen=True)
 class Ratio:
-    """A ratio of two medians; `low` and `high` are the quartiles of the ratios round by round."""
+    """The median of the ratios round by round; `low` and `high` are their quartiles.
+
+    The two samples of a round were taken next to each other, so that a machine that is slower
+    for a while does not show.
+    """
 
     value: float
     low: float
@@ -46,19 +50,11 @@ def interleave(lanes: Mapping[str, Lane], rounds: int, warmups: int = 1) -> dict
 
 
 def compare(of: Sequence[float], against: Sequence[float]) -> Ratio | None:
-    """Return the ratio of the medians; None where there is nothing to divide by."""
-    if not of or not against:
-        return None
-    bottom = statistics.median(against)
+    """Return how two lanes compare; None where there is nothing to divide, or to divide by."""
     rounds = [a / b for a, b in zip(of, against, strict=False) if b > 0]
-    if bottom <= 0 or not rounds:
+    if not rounds:
         return None
-    low, high = quartiles(rounds)
-    return Ratio(statistics.median(of) / bottom, low, high)
-
-
-def median(values: Sequence[float]) -> float:
-    return statistics.median(values)
+    return Ratio(statistics.median(rounds), *quartiles(rounds))
 
 
 def quartiles(values: Sequence[float]) -> tuple[float, float]:

@@ -5,8 +5,12 @@ from __future__ import annotations
 import ctypes
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import TypeAlias
 
 from umfpy.bench.native.loop import RELEASE, TAKE, Churn, Loop, Op, OpArray, Ops, Work
+
+#: Where the C loop notes addresses.
+SlotArray: TypeAlias = "ctypes.Array[ctypes.c_void_p]"
 
 
 @dataclass(frozen=True)
@@ -24,32 +28,37 @@ class Workload:
     It keeps alive what its `work` points at.
     """
 
-    def __init__(self, prepare: OpArray, timed: OpArray, drain: OpArray, slots: int) -> None:
-        self._parts = (prepare, timed, drain)
-        self._slots = (ctypes.c_void_p * slots)()
+    def __init__(
+        self,
+        timed: OpArray,
+        slots: SlotArray,
+        *,
+        prepare: OpArray | None = None,
+        drain: OpArray | None = None,
+    ) -> None:
+        nothing = pack(())
+        self._kept = (prepare or nothing, timed, drain or nothing, slots)
         #: Single allocations and frees in the timed part.
         self.operations = count_operations(timed)
         self.work = Work(
-            *(Ops(part, len(part)) for part in self._parts), ctypes.addressof(self._slots)
+            *(Ops(part, len(part)) for part in self._kept[:3]), ctypes.addressof(slots)
         )
 
 
 class Generator:
     """Random operations on numbered slots; it knows which are full."""
 
-    def __init__(
-        self, loop: Loop, slots: int, sizes: Sizes, seed: int, *, first_slot: int = 0
-    ) -> None:
+    def __init__(self, loop: Loop, slots: int, sizes: Sizes, seed: int = 1) -> None:
         self._loop = loop
-        self.slots = slots
-        self._full = (ctypes.c_uint8 * slots)()
+        self.slots = (ctypes.c_void_p * slots)()
+        self._held = (ctypes.c_uint64 * slots)()
         self._churn = Churn(
             random=seed,
             low=sizes.low,
             high=sizes.high,
             logarithmic=sizes.logarithmic,
             slots=slots,
-            full=self._full,
+            held=self._held,
         )
 
     def ramp(self, count: int) -> OpArray:
@@ -69,9 +78,15 @@ class Generator:
 
     def drain(self) -> OpArray:
         """Free every full slot, in turn."""
-        full = [slot for slot in range(self.slots) if self._full[slot]]
-        ctypes.memset(self._full, 0, self.slots)
+        full = [slot for slot, size in enumerate(self._held) if size]
+        ctypes.memset(self._held, 0, ctypes.sizeof(self._held))
+        self._churn.live = 0
         return pack((RELEASE, slot, 0) for slot in full)
+
+    @property
+    def peak_live_bytes(self) -> int:
+        """The most that the slots held at once, so far."""
+        return int(self._churn.peak_live)
 
 
 def pack(ops: Iterable[tuple[int, int, int]]) -> OpArray:

@@ -1,0 +1,1 @@
+"""Who is measured beside umfpy; `registry` lists them."""

@@ -77,3 +77,5 @@ class Contender:
     python: Callable[[], PythonPool] | None = None
     native: Callable[[], NativePool] | None = None
     version: Callable[[], str | None] = lambda: None
+    #: For a variant of another contender: the size in bytes up to which the two are the same.
+    differs_above: int = 0

@@ -30,9 +30,13 @@ class DisjointParams(ctypes.Structure):
     ]
 
 
-#: The library's defaults.
-PARAMS = DisjointParams(
+#: The library's defaults; for the smallest bucket, the cache line that the provider names.
+DEFAULTS = DisjointParams(
     slab_min_size=64 << 10, max_poolable_size=2 << 20, capacity=4, min_bucket_size=64
+)
+#: The same, but nothing goes past the pool: no call of the provider once it is warm.
+POOLING = DisjointParams(
+    slab_min_size=64 << 10, max_poolable_size=2 << 30, capacity=4, min_bucket_size=64
 )
 
 
@@ -100,11 +104,11 @@ def libraries() -> Libraries:
 class DisjointPool(NativePool):
     """The disjoint pool, with UMF's tracking on, as it is by default."""
 
-    def __init__(self) -> None:
+    def __init__(self, params: DisjointParams = DEFAULTS) -> None:
         self._libraries = libraries()
         self._memory = Simulated(next=fresh_range(), page=PAGE)
         handle = c_void_p()
-        result = self._libraries.create(byref(self._memory), byref(PARAMS), byref(handle))
+        result = self._libraries.create(byref(self._memory), byref(params), byref(handle))
         if result:
             raise Absent(f"UMF could not make a disjoint pool: umf_result_t {result}")
         self.handle = handle
@@ -170,4 +174,11 @@ def version() -> str | None:
 
 UMF = Contender(
     "umf", "UMF disjoint pool", python=DisjointFromPython, native=DisjointPool, version=version
+)
+UMF_POOLING = Contender(
+    "umf-pooling",
+    "UMF disjoint pool, max_poolable_size 2 GiB",
+    native=lambda: DisjointPool(POOLING),
+    version=version,
+    differs_above=DEFAULTS.max_poolable_size,
 )

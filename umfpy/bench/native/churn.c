@@ -34,14 +34,22 @@ static uint32_t next_slot(struct churn *churn) {
     return slot;
 }
 
+/* Note that the slot now holds `size` bytes. */
+static void hold(struct churn *churn, uint32_t slot, uint64_t size) {
+    churn->live += size - churn->held[slot];
+    churn->held[slot] = size;
+    if (churn->live > churn->peak_live)
+        churn->peak_live = churn->live;
+}
+
 void bench_generate(struct churn *churn, struct op *ops, uint64_t count) {
     for (uint64_t i = 0; i < count; i++) {
         uint32_t slot = next_slot(churn);
         uint32_t kind = TAKE;
-        if (churn->full[slot])
+        if (churn->held[slot])
             kind = churn->replace ? TAKE | RELEASE : RELEASE;
-        churn->full[slot] = kind != RELEASE;
-        ops[i] =
-            (struct op){.size = kind == RELEASE ? 0 : next_size(churn), .slot = slot, .kind = kind};
+        uint64_t size = kind == RELEASE ? 0 : next_size(churn);
+        hold(churn, slot, size);
+        ops[i] = (struct op){.size = size, .slot = slot, .kind = kind};
     }
 }

@@ -41,14 +41,16 @@ struct work {
 /* The state of a generator of random operations. */
 struct churn {
     uint64_t random; /* the seed, then the state */
-    uint64_t low;    /* sizes in bytes, both ends included */
+    uint64_t low;    /* sizes in bytes, from 1, both ends included */
     uint64_t high;
     uint32_t logarithmic; /* whether the logarithm of the size is uniform, not the size */
     uint32_t slots;
     uint32_t sequential; /* slots in turn, not at random */
     uint32_t replace;    /* a full slot is freed and filled again, not only freed */
     uint32_t turn;       /* the next slot when sequential */
-    uint8_t *full;       /* [slots] whether it holds memory */
+    uint64_t live;       /* bytes that the slots hold, and the most they have */
+    uint64_t peak_live;
+    uint64_t *held; /* [slots] bytes, 0 for an empty one */
 };
 
 /* Both return nanoseconds, or -1 if an allocation failed. */

@@ -5,11 +5,12 @@ from __future__ import annotations
 import ctypes
 import functools
 from collections.abc import Sequence
-from ctypes import POINTER, c_int64, c_uint8, c_uint32, c_uint64, c_void_p
+from ctypes import POINTER, c_int64, c_uint32, c_uint64, c_void_p
 from typing import TypeAlias
 
 from umfpy.bench.absent import Absent
 from umfpy.bench.native.build import build
+from umfpy.errors import UmfpyError
 
 TAKE = 1
 RELEASE = 2
@@ -46,11 +47,13 @@ class Churn(ctypes.Structure):
         ("sequential", c_uint32),
         ("replace", c_uint32),
         ("turn", c_uint32),
-        ("full", POINTER(c_uint8)),
+        ("live", c_uint64),
+        ("peak_live", c_uint64),
+        ("held", POINTER(c_uint64)),
     ]
 
 
-class AllocationFailed(RuntimeError):
+class AllocationFailed(UmfpyError):
     """The pool under test answered NULL, so that the sample means nothing."""
 
 

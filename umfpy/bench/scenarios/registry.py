@@ -1,0 +1,24 @@
+"""The scenarios, in the order in which they run."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from umfpy.bench.scenarios import (
+    fragmentation,
+    growth,
+    hit,
+    ipc,
+    mixed,
+    replay,
+    threads,
+    umf,
+    utilization,
+)
+from umfpy.bench.scenarios.base import Scenario
+
+#: To add one, add its module.
+SCENARIOS: Mapping[str, Scenario] = {
+    module.SCENARIO.name: module.SCENARIO
+    for module in (hit, mixed, umf, replay, utilization, threads, growth, fragmentation, ipc)
+}
