@@ -353,7 +353,7 @@ cdef class ExtentMap:
     cdef _enter(
         self, Extent extent, uint32_t* block, uint64_t requested, uint64_t stream, bint index
     ):
-        cdef Status status
+        cdef Status status = DONE
         cdef uint32_t tag = 0
         cdef uint32_t place = 0
         cdef uint64_t mask = <uint64_t>self.granule - 1
@@ -361,7 +361,8 @@ cdef class ExtentMap:
         cdef uint64_t high = (<uint64_t>extent.base + <uint64_t>extent.size) & ~mask
         register(extent)
         lock_enter(&self.m.lock)
-        status = map_tag(&self.m, stream, &tag)
+        if block != NULL:  # a free extent is no stream's
+            status = map_tag(&self.m, stream, &tag)
         if status == DONE:
             status = map_add_extent(&self.m, low, high - low, &place)
         if status == DONE and block != NULL:
