@@ -12,7 +12,7 @@ import pytest
 from ipc_support import fake_handle
 
 from umfpy import InvalidArgument, IpcError
-from umfpy.ipc import IpcHandle, ProcessId, open_ipc
+from umfpy.ipc import IpcHandle, ProcessId, cache_info, open_ipc
 from umfpy.ipc.wire import VERSION, seal, unseal
 
 
@@ -168,3 +168,24 @@ bytes(export(keep))
             open_ipc(IpcHandle(root, 0, 16))
     assert host.counts() == {}
     open_ipc(handle).close()
+
+
+def test_a_changed_payload_behind_a_good_digest_opens_nothing(side, peer):
+    """Each byte of what the provider gets, changed by a sender who knows how handles are made."""
+    code = """
+keep = umfpy.ProxyPool(side.provider).allocate(4096)
+bytes(export(keep))
+"""
+    handle = IpcHandle.from_bytes(peer(code))
+    payload = handle.root.payload
+    for position in range(len(payload)):
+        changed = bytearray(payload)
+        changed[position] ^= 0x55
+        for forged in (bytes(changed), payload[:position], payload + payload[:position]):
+            root = dataclasses.replace(handle.root, payload=forged)
+            if forged != payload:
+                with pytest.raises(IpcError):
+                    open_ipc(bytes(IpcHandle(root, handle.offset, handle.size)))
+    assert cache_info().used == 0
+    with open_ipc(handle):
+        assert side.counts()["open"] == 1

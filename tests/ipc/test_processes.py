@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import os
 import signal
 import subprocess
@@ -123,6 +122,7 @@ def test_exit_with_live_mappings_and_exports_is_silent(side: Side):
     a = Pool(side.provider).allocate(4096)
     program = """
         import sys, umfpy
+        from multiprocessing.reduction import ForkingPickler
         from umfpy.ipc import export, open_ipc
         if sys.argv[2] == "cuda":
             umfpy.emulate("cuda")
@@ -134,6 +134,7 @@ def test_exit_with_live_mappings_and_exports_is_silent(side: Side):
         pool = umfpy.Pool(provider)
         mine = pool.allocate(4096)
         own = open_ipc(export(mine))
+        ForkingPickler.dumps(export(mine))  # starts handing out descriptors
         class Cycle: pass
         cycle = Cycle()
         cycle.itself, cycle.mapping = cycle, mapping
@@ -207,16 +208,47 @@ def test_a_forked_child_touches_nothing_of_its_parent(peer):
     assert (ended.returncode, ended.stdout, ended.stderr) == (0, "", "")
 
 
-def test_the_parent_s_exports_survive_a_child(host, peer):
-    a = ProxyPool(host.provider).allocate(4096)
-    handle = export(a)
-    child = os.fork()
-    if child == 0:
-        gc.collect()
-        os._exit(0)
-    os.waitpid(child, 0)
-    host.write(a.ptr, b"still here")
-    assert peer("bytes(open_ipc(h).copy_to_host())[:10]", h=handle) == b"still here"
+def test_the_parent_s_exports_survive_a_child(peer):
+    data = peer(EXPORT)
+    code = """
+import gc
+child = os.fork()
+if child == 0:
+    del a, pool; gc.collect(); os._exit(0)
+os.waitpid(child, 0)[1]
+"""
+    assert peer(code) == 0
+    with open_ipc(data) as mapping:
+        assert bytes(mapping.copy_to_host())[:10] == b"from there"
+
+
+def test_a_forked_child_opens_what_comes_through_a_queue(host):
+    program = """
+        import multiprocessing, umfpy
+        from umfpy.ipc import export, open_ipc
+        def child(tasks, answers, argument):
+            for handle in (argument, tasks.get(), tasks.get()):
+                mapping = handle if hasattr(handle, "close") else open_ipc(handle)
+                answers.put(bytes(mapping.copy_to_host())[:5])
+                mapping.close()
+        context = multiprocessing.get_context("fork")
+        tasks, answers = context.SimpleQueue(), context.SimpleQueue()
+        provider = umfpy.HostProvider(shared=True)
+        pool = umfpy.Pool(provider)
+        a = pool.allocate(64)
+        provider.copy(a.ptr, b"fork!", 5)
+        process = context.Process(target=child, args=(tasks, answers, export(a)))
+        process.start()
+        tasks.put(export(a))
+        tasks.put(a)
+        assert [answers.get() for _ in range(3)] == [b"fork!"] * 3
+        process.join()
+        assert process.exitcode == 0
+        for queue in (tasks, answers):
+            queue.close()
+    """
+    ended = run(program)
+    assert (ended.returncode, ended.stdout, ended.stderr) == (0, "", "")
 
 
 def test_a_stopped_exporter_does_not_stop_who_has_its_memory(host, peer):

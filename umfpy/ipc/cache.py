@@ -151,7 +151,7 @@ class RootCache:
             entry = self._released.popleft()
             entry.users -= 1
             if entry.users == 0 and entry.address is None:
-                del self._roots[entry.key]
+                self._drop(entry)
             elif entry.users == 0:
                 self._idle[entry.key] = entry
         if len(self._idle) <= keep:
@@ -160,6 +160,11 @@ class RootCache:
         # Free: who opens a root is counted as its user before, and an idle one has none.
         victim.lock.acquire()
         return victim
+
+    def _drop(self, entry: OpenRoot) -> None:
+        """Forget a root that is neither open nor used; a later one of its key stays."""
+        if self._roots.get(entry.key) is entry:
+            del self._roots[entry.key]
 
     def _close(self, victim: OpenRoot) -> list[UmfpyError]:
         """Close a locked root.  Whoever wants it meanwhile waits, and opens it anew."""
@@ -172,7 +177,7 @@ class RootCache:
         finally:
             with self._lock:
                 if victim.users == 0:
-                    del self._roots[victim.key]
+                    self._drop(victim)
             victim.lock.release()
         return []
 
