@@ -470,7 +470,9 @@ cdef class ExtentMap:
         live block, for a wrong `size`, and for a block that another pool lives in.
         """
         cdef uint64_t at = as_u64(ptr, "ptr")
-        cdef uint64_t bytes = ANY_SIZE if size is None else min(as_u64(size, "size"), NO_SIZE)
+        cdef uint64_t bytes = ANY_SIZE if size is None else min(
+            as_u64(size, "size"), <uint64_t>NO_SIZE
+        )
         cdef uint64_t handle = 0 if stream is None else as_u64(stream, "stream")
         cdef uint32_t block
         cdef uint32_t tag = 0
@@ -491,7 +493,7 @@ cdef class ExtentMap:
     def split(self, ptr, size, first_size):
         """Make two allocations of one, as `Provider.split` does; both are used."""
         cdef uint64_t at = as_u64(ptr, "ptr")
-        cdef uint64_t bytes = min(as_u64(size, "size"), NO_SIZE)
+        cdef uint64_t bytes = min(as_u64(size, "size"), <uint64_t>NO_SIZE)
         cdef uint64_t first = as_u64(first_size, "first_size")
         cdef uint32_t block
         cdef Status status = DONE

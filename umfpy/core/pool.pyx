@@ -188,7 +188,7 @@ cdef class BasePool:
         if ptr is None or ptr == 0:
             return
         at = as_u64(ptr, "ptr")
-        bytes = ANY_SIZE if size is None else min(as_u64(size, "size"), NO_SIZE)
+        bytes = ANY_SIZE if size is None else min(as_u64(size, "size"), <uint64_t>NO_SIZE)
         if self.m.foreign:
             raise _closed(self)
         lock_enter(&self.m.lock)
