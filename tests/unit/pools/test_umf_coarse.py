@@ -10,10 +10,11 @@ from __future__ import annotations
 import gc
 
 import pytest
+from umfpy.providers.host import FixedProvider
 
+from tests.fakes.exhaust import until_exhausted
 from tests.fakes.provider import FakeFailure, FakeProvider
 from umfpy import AlignmentError, CoarseProvider, InvalidArgument, OutOfMemoryError
-from umfpy.providers.host import FixedProvider
 
 MIB = 1 << 20
 STRATEGIES = ["fastest", "fastest_but_one", "check_all_size"]
@@ -185,10 +186,7 @@ def test_umf_14_upstream_that_cannot_merge_is_never_asked(coarse: CoarseProvider
 
 def test_umf_15_a_fixed_buffer_runs_out_cleanly(strategy: str) -> None:
     coarse = CoarseProvider(FixedProvider(bytearray(64 << 10)), strategy=strategy)
-    taken = []
-    with pytest.raises(OutOfMemoryError):
-        while True:
-            taken.append(coarse.alloc(4096))
+    taken, _ = until_exhausted(lambda: coarse.alloc(4096))
     before = coarse.stats()
     with pytest.raises(OutOfMemoryError):
         coarse.alloc(4096)
