@@ -29,17 +29,23 @@ from umfpy.pools.stats import PoolStats
 from umfpy.provider import Capability, NativeError, Provider
 
 if TYPE_CHECKING:
+    from umfpy.ipc import IpcHandle, IpcMapping, open_ipc
     from umfpy.providers.cuda import CudaProvider
     from umfpy.providers.emulated import emulate
-    from umfpy.providers.host import HostProvider
+    from umfpy.providers.host import FileProvider, FixedProvider, HostProvider
 
 __version__ = "0.1.0"
 
 #: What is loaded when it is first asked for: the back ends need drivers or bindings.
 _LAZY = {
     "CudaProvider": "umfpy.providers.cuda",
+    "FileProvider": "umfpy.providers.host",
+    "FixedProvider": "umfpy.providers.host",
     "HostProvider": "umfpy.providers.host",
+    "IpcHandle": "umfpy.ipc",
+    "IpcMapping": "umfpy.ipc",
     "emulate": "umfpy.providers.emulated",
+    "open_ipc": "umfpy.ipc",
 }
 
 __all__ = [
@@ -53,10 +59,14 @@ __all__ = [
     "CudaProvider",
     "DriverError",
     "DriverUnavailable",
+    "FileProvider",
+    "FixedProvider",
     "Growth",
     "HostProvider",
     "InvalidArgument",
     "IpcError",
+    "IpcHandle",
+    "IpcMapping",
     "NativeError",
     "NotSupported",
     "OutOfMemoryError",
@@ -68,6 +78,7 @@ __all__ = [
     "UmfpyError",
     "emulate",
     "find",
+    "open_ipc",
 ]
 
 

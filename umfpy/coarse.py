@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import struct
 import warnings
 from collections.abc import Sequence
 
-from umfpy.core.extents import Extent, ExtentMap, innermost
+from umfpy.core.extents import ExtentMap, innermost
 from umfpy.core.pool import next_serial
-from umfpy.errors import InvalidArgument, IpcError, OutOfMemoryError
+from umfpy.errors import InvalidArgument, OutOfMemoryError
 from umfpy.pools.growth import round_up
 from umfpy.pools.lock import GrowthLock
 from umfpy.pools.nested import Layered, as_provider
+from umfpy.pools.pieces import PieceIpc
 from umfpy.pools.release import give_back
 from umfpy.provider import Capability, Provider
 from umfpy.units import format_size, parse_size
@@ -59,8 +59,7 @@ class CoarseProvider(Layered):
         self.map = ExtentMap(self.granule, self, scan=_SCAN[strategy])
         self.serial = next_serial()
         self._growing = GrowthLock()
-        #: What `ipc_open` returned: upstream's base and size, once for each open.
-        self._opened: dict[int, list[tuple[int, int]]] = {}
+        self._ipc = PieceIpc(self.upstream)
         if size := parse_size(reserve):
             self._grow(size, 0)
 
@@ -133,50 +132,39 @@ class CoarseProvider(Layered):
         """Check the invariants of the extent map: ``"off"``, ``"cheap"`` or ``"full"``."""
         self.map.check(level)
 
-    # IPC: the export of the upstream allocation, and where the piece lies in it.
-
-    _OFFSET = struct.Struct("<QQQ")  # upstream's base and size, offset of the piece
+    def live_count(self) -> int:
+        """Return how many pieces are live."""
+        counters = self.map.counters()
+        return int(counters["allocations"] - counters["frees"])
 
     def ipc_export(self, ptr: int, size: int) -> bytes:
-        extent = self._extent_at(ptr)
-        payload = self.upstream.ipc_export(extent.base, extent.size)
-        return self._OFFSET.pack(extent.base, extent.size, ptr - extent.base) + payload
-
-    def ipc_release(self, payload: bytes) -> None:
-        self.upstream.ipc_release(payload[self._OFFSET.size :])
-
-    def ipc_descriptors(self, payload: bytes) -> Sequence[int]:
-        return self.upstream.ipc_descriptors(payload[self._OFFSET.size :])
-
-    def ipc_open(self, payload: bytes, descriptors: Sequence[int] = ()) -> int:
-        if len(payload) < self._OFFSET.size:
-            raise IpcError(f"{len(payload)} bytes are no export of a coarse provider")
-        _, size, offset = self._OFFSET.unpack_from(payload)
-        if offset >= size:
-            raise IpcError(f"an export of {size} bytes cannot have a piece at {offset}")
-        base = self.upstream.ipc_open(payload[self._OFFSET.size :], descriptors)
-        with self._growing:
-            self._opened.setdefault(base + offset, []).append((base, size))
-        ptr: int = base + offset
-        return ptr
-
-    def ipc_close(self, ptr: int, size: int) -> None:
-        with self._growing:
-            opened = self._opened.get(ptr)
-            if not opened:
-                raise InvalidArgument(f"{ptr:#x} was not opened by this provider")
-            self.upstream.ipc_close(*opened[-1])
-            opened.pop()
-            if not opened:
-                del self._opened[ptr]
-
-    def _extent_at(self, ptr: int) -> Extent:
+        """Export a live piece: upstream's export, and where the piece lies in it."""
+        self._need_ipc()
+        known = self.map.describe(ptr)
         extent = innermost(ptr)
         while extent is not None and extent.map is not self.map:
             extent = extent.parent
-        if extent is None:
-            raise InvalidArgument(f"{ptr:#x} is no memory of this provider")
-        return extent
+        if known is None or extent is None or (known["base"], known["size"]) != (ptr, size):
+            raise InvalidArgument(f"{size} bytes at {ptr:#x} are no live piece of this provider")
+        return self._ipc.export(extent.base, extent.size, ptr - extent.base)
+
+    def ipc_release(self, payload: bytes) -> None:
+        self._ipc.release(payload)
+
+    def ipc_descriptors(self, payload: bytes) -> Sequence[int]:
+        return self._ipc.descriptors(payload)
+
+    def ipc_open(self, payload: bytes, descriptors: Sequence[int] = ()) -> int:
+        self._need_ipc()
+        return self._ipc.open(payload, descriptors)
+
+    def ipc_close(self, ptr: int, size: int) -> None:
+        self._need_ipc()
+        self._ipc.close(ptr)
+
+    def _need_ipc(self) -> None:
+        if Capability.IPC not in self.capabilities:
+            raise self._lacks(Capability.IPC)
 
     def _grow(self, size: int, alignment: int) -> None:
         padded = round_up(size, self.upstream.granularity(size))

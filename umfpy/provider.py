@@ -148,7 +148,9 @@ class Provider(abc.ABC):
         raise self._lacks(Capability.COMMIT)
 
     def commit(self, ptr: int, size: int) -> None:
-        """Back a decommitted range again: it reads as zero."""
+        """Back a decommitted range again, which then reads as zero; or undo `dalloc`, which
+        keeps the contents.
+        """
         raise self._lacks(Capability.COMMIT)
 
     def purge_force(self, ptr: int, size: int) -> None:
@@ -162,7 +164,7 @@ class Provider(abc.ABC):
         raise self._lacks(Capability.SPLIT)
 
     def merge(self, low: int, high: int, size: int) -> None:
-        """Make one piece of `size` bytes out of two neighbours."""
+        """Make one piece of `size` bytes out of two neighbours in the same state."""
         raise self._lacks(Capability.SPLIT)
 
     # Contents.
@@ -185,7 +187,7 @@ class Provider(abc.ABC):
         """Return what another process needs to open the allocation at `ptr`."""
         raise self._lacks(Capability.IPC)
 
-    def ipc_release(self, payload: bytes) -> None:
+    def ipc_release(self, payload: bytes) -> None:  # noqa: B027  (most have nothing to give back)
         """Give an export back; called once, before its memory is freed."""
 
     def ipc_descriptors(self, payload: bytes) -> Sequence[int]:
@@ -242,7 +244,7 @@ class Provider(abc.ABC):
         """Return this thread's last failure, in the driver's words."""
         return None
 
-    def close(self) -> None:
+    def close(self) -> None:  # noqa: B027  (many hold nothing)
         """Let go of the driver.  Memory that is still allocated stays the caller's to free."""
 
     def _lacks(self, capability: Capability) -> NotSupported:
@@ -266,7 +268,7 @@ def check_complete(cls: type[Provider], capabilities: Capability) -> None:
 
 
 def check_provider_usable(provider: object) -> Provider:
-    """Return `provider` if a pool can stand on it; raise InvalidArgument, with the reason, if not."""
+    """Return `provider` if a pool can stand on it; InvalidArgument, with the reason, if not."""
     if not isinstance(provider, Provider):
         raise InvalidArgument(
             f"a pool needs a umfpy.Provider or another pool, not {type(provider).__name__}"

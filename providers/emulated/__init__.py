@@ -15,10 +15,9 @@ from __future__ import annotations
 
 import os
 
+from umfpy.errors import NotSupported
 from umfpy.providers.emulated import library as _library
 from umfpy.providers.emulated.cuda_control import CallCounts, EmulatedCuda, LiveObject
-
-from umfpy.errors import NotSupported
 
 __all__ = ["CallCounts", "EmulatedCuda", "LiveObject", "emulate"]
 

@@ -8,9 +8,8 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
-from umfpy.providers.emulated import library as _library
-
 from umfpy.errors import CapacityExceeded, InvalidArgument
+from umfpy.providers.emulated import library as _library
 from umfpy.units import parse_size
 
 _BAD, _LIVE, _FULL = 1, 2, 3

@@ -404,11 +404,31 @@ cdef class Allocation:
         self.home.give(self.grant.block, self.grant.generation, stream)
         self.live = False
 
+    def ipc_handle(self):
+        """Return a handle with which another process opens this memory; see `umfpy.ipc.export`.
+
+        The memory has to live until the last importer has closed its mapping.
+
+        Raises
+        ------
+        NotSupported
+            The provider of the memory cannot share it; the message says why.
+        """
+        from umfpy.ipc import export
+
+        return export(self)
+
     def __reduce__(self):
-        # A copy would free the memory a second time.
-        raise TypeError(
-            "an Allocation cannot be copied or pickled: it owns its memory; send its ipc_handle()"
-        )
+        """Pickle as a handle: what arrives, in whatever process, is an `IpcMapping`."""
+        from umfpy.ipc import reduce_allocation
+
+        return reduce_allocation(self)
+
+    def __copy__(self):
+        raise TypeError("an Allocation cannot be copied: it owns its memory, which one owner frees")
+
+    def __deepcopy__(self, memo):
+        return self.__copy__()
 
     def __enter__(self):
         return self

@@ -90,5 +90,3 @@ def as_provider(source: object) -> Provider:
     if isinstance(source, BasePool):
         return PoolProvider(source)
     return check_provider_usable(source)
-
-

@@ -171,9 +171,10 @@ class Pool(ProviderPool):
             lines.append(f"device: {format_size(info[0])} of {format_size(info[1])} free")
         if self.limit_bytes is not None:
             lines.append(f"limit_bytes is {format_size(self.limit_bytes)}: raise it if you can")
-        lines.append("free or drop allocations" + (
-            "; enough is free in all, but not in one piece" if now.free_bytes >= size else ""
-        ))
+        lines.append(
+            "free or drop allocations"
+            + ("; enough is free in all, but not in one piece" if now.free_bytes >= size else "")
+        )
         return OutOfMemoryError(
             "; ".join(lines),
             requested=size,
