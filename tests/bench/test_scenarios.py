@@ -1,0 +1,134 @@
+"""Every scenario runs, small, and reports itself completely."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from umfpy.bench import traces
+from umfpy.bench.absent import Absent
+from umfpy.bench.native import loop
+from umfpy.bench.report import as_json, number, print_report
+from umfpy.bench.results import Case, Goal
+from umfpy.bench.scenarios.base import Settings
+from umfpy.bench.scenarios.registry import SCENARIOS
+from umfpy.cli.output import console
+
+TRACE = """\
+# torch_peak_reserved: 4194304
+op,id,size,stream
+a,1,4096,0
+a,2,3145728,0
+f,1,,
+a,3,512,0
+"""
+
+
+@pytest.fixture
+def settings(tmp_path):
+    (tmp_path / "tiny.csv").write_text(TRACE)
+    return Settings(runs=2, quick=True, traces=tmp_path)
+
+
+@pytest.fixture
+def no_compiler(monkeypatch):
+    loop.load.cache_clear()
+    monkeypatch.setenv("CC", "no-such-compiler")
+    yield
+    loop.load.cache_clear()
+
+
+@pytest.mark.parametrize("name", SCENARIOS)
+def test_a_scenario_measures_umfpy(name, settings):
+    cases = list(SCENARIOS[name].run(settings))
+
+    measured = [sample for case in cases for sample in case.samples]
+    assert any(sample.startswith("umfpy") for sample in measured)
+    for case in cases:
+        assert case.scenario == name
+        assert "umfpy" not in case.absent
+        for samples in case.samples.values():
+            assert samples
+            assert min(samples) > 0
+        assert all(case.absent.values())
+
+
+@pytest.mark.parametrize("name", sorted(set(SCENARIOS) - {"hit", "mixed", "ipc"}))
+def test_without_a_compiler_a_scenario_says_so(name, settings, no_compiler):
+    cases = list(SCENARIOS[name].run(settings))
+
+    assert any("no-such-compiler" in case.absent.get("umfpy", "") for case in cases)
+    assert all(verdict.value is None for case in cases for verdict in case.verdicts)
+
+
+def test_fragmentation_is_measured_against_the_operations_and_not_the_pool(settings):
+    (case,) = SCENARIOS["fragmentation"].run(settings)
+
+    for name, facts in case.facts.items():
+        peak = facts["second_half_peak_reserved_bytes"]
+        assert peak >= facts["first_half_peak_reserved_bytes"]
+        assert case.samples[name] == [peak / facts["peak_live_bytes"]]
+
+
+def test_utilization_is_that_of_the_trace(settings):
+    tiny, total = SCENARIOS["utilization"].run(settings)
+
+    reserved = tiny.facts["umfpy"]["peak_reserved_bytes"]
+    assert tiny.samples["umfpy"] == [(4096 + 3145728) / reserved]
+    assert tiny.samples["torch, as recorded"] == [(4096 + 3145728) / 4194304]
+    assert [verdict.value for verdict in total.verdicts][1] == tiny.median("umfpy")
+
+
+def test_the_json_has_everything_exact(settings):
+    cases = list(SCENARIOS["replay"].run(settings))
+
+    report = json.loads(json.dumps(as_json(cases)))
+
+    assert set(report) == {"machine", "cases"}
+    assert {"umfpy", "python", "cpu", "cpus", "versions", "umf_disjoint"} <= set(report["machine"])
+    first = report["cases"][0]
+    assert first["name"] == "tiny"
+    assert first["samples"]["umfpy"] == cases[0].samples["umfpy"]
+    assert len(first["samples"]["umfpy"]) == 2
+    assert set(first["medians"]) == set(first["samples"])
+    verdict = report["cases"][-1]["verdicts"][0]
+    assert {"title", "bar", "aim", "at_most", "value", "low", "high", "passed"} <= set(verdict)
+
+
+def test_the_table_shows_samples_verdicts_and_who_was_absent(capsys):
+    case = Case("hit", "one size", "ns/op", samples={"umfpy": [1.0, 2.0], "umf": [4.0, 4.0]})
+    case.absent["rmm"] = "RMM is not installed"
+    case.judge(Goal("shorter", bar=1.0, aim=0.5), case.ratio("umfpy", "umf"))
+    case.judge(Goal("longer", bar=5.0, at_most=False), 2.0)
+    case.judge(Goal("unknown", bar=1.0), None)
+
+    print_report([case], console())
+
+    out = capsys.readouterr().out
+    lines = {line.split()[1]: line for line in out.splitlines() if "│" in line}
+    assert "aim" in lines["shorter"]
+    assert "missed" in lines["longer"]
+    assert "not measured" in lines["unknown"]
+    assert "absent: rmm: RMM is not installed" in out
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [(None, ""), (0, "0"), (0.12345, "0.123"), (12.345, "12.3"), (1234.5, "1,234"), (40, "40")],
+)
+def test_numbers_are_short(value, text):
+    assert number(value) == text
+
+
+def test_a_folder_without_traces_is_an_error(tmp_path):
+    with pytest.raises(Absent, match=r"no \.csv"):
+        traces.load_traces(tmp_path)
+
+
+def test_the_traces_come_from_the_environment_or_with_the_package(monkeypatch, settings, tmp_path):
+    monkeypatch.setattr(traces, "USUAL_PLACE", tmp_path / "nowhere")
+    assert len(traces.load_traces(None)) == 1
+
+    monkeypatch.setenv("UMFPY_TRACES", str(settings.traces))
+    assert [traces.short_name(trace) for trace in traces.load_traces(None)] == ["tiny"]
