@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from tests.fakes.exhaust import until_exhausted
 from tests.fakes.provider import FakeFailure, FakeProvider
 from umfpy import (
     Capability,
@@ -181,7 +182,7 @@ def test_after_a_failed_wait_memory_stays_out_of_reach(
 def test_out_of_memory_waits_for_other_streams(streamed: FakeProvider) -> None:
     streamed.capacity = 64 * KIB
     pool = Pool(streamed)
-    held = fill(pool, A)
+    held, _ = until_exhausted(lambda: pool.malloc(4 * KIB, stream=A))
     with pytest.raises(OutOfMemoryError):
         pool.malloc(1, stream=B)
     pool.free(held.pop())

@@ -10,11 +10,11 @@ from __future__ import annotations
 import gc
 
 import pytest
-from umfpy.providers.host import FixedProvider
 
 from tests.fakes.exhaust import until_exhausted
 from tests.fakes.provider import FakeFailure, FakeProvider
 from umfpy import AlignmentError, CoarseProvider, InvalidArgument, OutOfMemoryError
+from umfpy.providers.host import FixedProvider
 
 MIB = 1 << 20
 STRATEGIES = ["fastest", "fastest_but_one", "check_all_size"]

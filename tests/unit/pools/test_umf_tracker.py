@@ -9,10 +9,10 @@ from __future__ import annotations
 import random
 
 import pytest
-from umfpy.providers.host import FixedProvider
 
 from tests.fakes.provider import FakeFailure, FakeProvider
 from umfpy import Allocation, InvalidArgument, Pool, ProxyPool, find
+from umfpy.providers.host import FixedProvider
 
 KIB = 1 << 10
 
