@@ -33,7 +33,8 @@ class UmfpyError(Exception):
 
 
 def _rebuild(cls: type[UmfpyError], args: tuple[Any, ...], state: dict[str, Any]) -> UmfpyError:
-    error = cls.__new__(cls, *args)
+    # Not `cls.__new__`, which is MemoryError's own for OutOfMemoryError, and unsafe for it.
+    error = Exception.__new__(cls, *args)
     error.args = args
     error.__dict__.update(state)
     return error
