@@ -9,7 +9,11 @@ import pytest
 import umfpy
 from umfpy import errors
 
-ALL = [kind for kind in vars(errors).values() if isinstance(kind, type)]
+ALL = [
+    kind
+    for kind in vars(errors).values()
+    if isinstance(kind, type) and issubclass(kind, errors.UmfpyError)
+]
 
 
 def example(kind: type[errors.UmfpyError]) -> errors.UmfpyError:
