@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import platform
+from typing import Any
 
 import umfpy
 from umfpy.cli.checks.finding import Finding, State
@@ -15,7 +16,7 @@ _PROBE_BYTES = 1 << 20
 
 def check() -> Finding:
     """Allocate host memory through a pool, and check its structures."""
-    facts = {
+    facts: dict[str, Any] = {
         "umfpy": umfpy.__version__,
         "python": platform.python_version(),
         "system": f"{platform.system()} {platform.release()} {platform.machine()}",

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 
 from umfpy.cli.demonstration.act import Facts, keep
 from umfpy.cli.demonstration.device import Device
+from umfpy.providers.emulated import LiveObject
 from umfpy.units import format_size
 
 _FORGOTTEN = 4 << 20
@@ -38,6 +39,6 @@ def tell(facts: Facts) -> Iterator[str]:
         yield f"and with one allocation forgotten on purpose: {kind}: {len(sizes)} of {total}"
 
 
-def _plain(leaks: dict[str, list[tuple[int, int, int]]]) -> dict[str, list[int]]:
+def _plain(leaks: Mapping[str, Sequence[LiveObject]]) -> dict[str, list[int]]:
     """Return the sizes in bytes by kind."""
-    return {kind: [size for _, size, _ in items] for kind, items in leaks.items()}
+    return {kind: [item.size for item in items] for kind, items in leaks.items()}
