@@ -2,4 +2,4 @@
 set -eu
 
 find providers -type f \( -name '*.c' -o -name '*.h' \) -print0 |
-    xargs -0 .venv/bin/clang-format --dry-run -Werror
+    xargs -0 clang-format --dry-run -Werror

@@ -10,6 +10,5 @@ done
 ln -s "$PWD/providers" "$tree/umfpy/providers"
 config=$PWD/pyproject.toml
 cache=$PWD/.mypy_cache
-mypy=$PWD/.venv/bin/mypy
 cd "$tree"
-"$mypy" --config-file "$config" --cache-dir "$cache" -p umfpy
+mypy --config-file "$config" --cache-dir "$cache" -p umfpy
