@@ -4,4 +4,4 @@ from umfpy.core.extent_map cimport Map
 
 # The first invariant that does not hold, in words, or NULL.  Cheap: only the counters;
 # full: every block, bin, region and chain.
-cdef const char* map_check(const Map* m, bint full) noexcept nogil
+cdef const char* map_check(Map* m, bint full) noexcept nogil

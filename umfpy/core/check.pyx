@@ -35,7 +35,7 @@ cdef struct Sums:
     uint64_t entries  # of `Map.blocks`
 
 
-cdef const char* map_check(const Map* m, bint full) noexcept nogil:
+cdef const char* map_check(Map* m, bint full) noexcept nogil:
     cdef Sums sums
     cdef const char* broken = check_counters(m)
     if broken != NULL or not full:
@@ -62,7 +62,7 @@ cdef const char* check_counters(const Map* m) noexcept nogil:
     return NULL
 
 
-cdef const char* check_extents(const Map* m, Sums* sums) noexcept nogil:
+cdef const char* check_extents(Map* m, Sums* sums) noexcept nogil:
     cdef uint32_t i
     cdef const char* broken
     sums[0] = Sums(0, 0, 0, 0, 0, 0, 1)
@@ -71,14 +71,14 @@ cdef const char* check_extents(const Map* m, Sums* sums) noexcept nogil:
             continue
         sums.reserved += m.extents[i].size
         broken = check_tiling(m, i, sums)
-        if broken == NULL:
+        if broken == NULL and m.extents[i].regions != NULL:
             broken = check_regions(m, i)
         if broken != NULL:
             return broken
     return NULL
 
 
-cdef const char* check_tiling(const Map* m, uint32_t extent, Sums* sums) noexcept nogil:
+cdef const char* check_tiling(Map* m, uint32_t extent, Sums* sums) noexcept nogil:
     """Blocks tile the extent, each knows its neighbours, and free ones are merged."""
     cdef const Extent* entry = &m.extents[extent]
     cdef uint32_t block = entry.first
@@ -105,7 +105,7 @@ cdef const char* check_tiling(const Map* m, uint32_t extent, Sums* sums) noexcep
     return NULL
 
 
-cdef const char* check_used(const Map* m, uint32_t block, Sums* sums) noexcept nogil:
+cdef const char* check_used(Map* m, uint32_t block, Sums* sums) noexcept nogil:
     """A used block is found from each of its addresses."""
     cdef uint64_t start = m.blocks[block].start
     cdef uint64_t span = span_of(m, block)
@@ -130,7 +130,7 @@ cdef const char* check_used(const Map* m, uint32_t block, Sums* sums) noexcept n
     return NULL
 
 
-cdef const char* check_free(const Map* m, uint32_t block, Sums* sums) noexcept nogil:
+cdef const char* check_free(Map* m, uint32_t block, Sums* sums) noexcept nogil:
     """A free block has no free neighbour of its tag, stands in its bin, and is not found."""
     cdef uint32_t after = m.blocks[block].next
     cdef uint64_t start = m.blocks[block].start
@@ -151,7 +151,7 @@ cdef const char* check_free(const Map* m, uint32_t block, Sums* sums) noexcept n
 
 cdef const char* check_regions(const Map* m, uint32_t extent) noexcept nogil:
     """Each region names the last used block that starts in it; the bits say which have one."""
-    cdef const Regions* regions = &m.extents[extent].regions
+    cdef const Regions* regions = m.extents[extent].regions
     cdef uint64_t region
     cdef uint32_t block = m.extents[extent].first
     cdef uint32_t last

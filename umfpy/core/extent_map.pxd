@@ -47,7 +47,7 @@ cdef struct Extent:
     uint32_t next_free  # in the list of wholly free extents, or of unused entries
     uint32_t prev_free
     bint wholly_free
-    Regions regions
+    Regions* regions  # made at the first look-up of an interior address, NULL before
 
 # The order of free memory: what was freed on one stream is kept apart, once there are two.
 cdef struct Shelf:
@@ -124,7 +124,7 @@ cdef void map_merge(Map* m, uint32_t low) noexcept nogil
 # Look-up.  `map_exact` finds an indexed block by its start; `map_locate` any used one by any of
 # its addresses.  Both answer 0 for what is not theirs.
 cdef uint32_t map_exact(const Map* m, uint64_t start) noexcept nogil
-cdef uint32_t map_locate(const Map* m, uint32_t extent, uint64_t address) noexcept nogil
+cdef uint32_t map_locate(Map* m, uint32_t extent, uint64_t address) noexcept nogil
 cdef uint64_t map_largest_free(const Map* m) noexcept nogil
 
 

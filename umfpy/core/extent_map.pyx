@@ -24,8 +24,8 @@ from umfpy.core.regions cimport (
     region_of,
     regions_before,
     regions_bytes,
-    regions_clear,
-    regions_init,
+    regions_delete,
+    regions_new,
     regions_set,
     regions_unset,
 )
@@ -72,7 +72,7 @@ cdef void map_clear(Map* m) noexcept nogil:
     cdef uint32_t i
     if m.extents != NULL:
         for i in range(1, m.extents_used):
-            regions_clear(&m.extents[i].regions)
+            regions_delete(m.extents[i].regions)
     if m.shelves != NULL:
         for i in range(TAG_MASK + 1):
             free(m.shelves[i])
@@ -92,8 +92,8 @@ cdef uint64_t map_metadata_bytes(const Map* m) noexcept nogil:
     total += m.blocks_capacity * sizeof(Block) + m.extents_capacity * sizeof(Extent)
     total += (<uint64_t>1 << (64 - m.hash_shift)) * sizeof(uint32_t)
     for i in range(1, m.extents_used):
-        if m.extents[i].size:
-            total += regions_bytes(&m.extents[i].regions)
+        if m.extents[i].regions != NULL:
+            total += regions_bytes(m.extents[i].regions)
     for i in range(TAG_MASK + 1):
         if m.shelves[i] != NULL:
             total += sizeof(Shelf)
@@ -315,9 +315,12 @@ cdef uint32_t map_exact(const Map* m, uint64_t start) noexcept nogil:
 
 cdef inline void note_used(Map* m, uint32_t block) noexcept nogil:
     """`block` became used: it may be the last of its region."""
-    cdef Regions* regions = &m.extents[extent_of(m, block)].regions
-    cdef uint64_t region = region_of(regions, m.blocks[block].start)
+    cdef Regions* regions = m.extents[extent_of(m, block)].regions
+    cdef uint64_t region
     cdef uint32_t after = m.blocks[block].next
+    if regions == NULL:
+        return
+    region = region_of(regions, m.blocks[block].start)
     while not is_used(m, after) and region_of(regions, m.blocks[after].start) == region:
         after = m.blocks[after].next
     if region_of(regions, m.blocks[after].start) != region or m.blocks[after].next == 0:
@@ -326,9 +329,12 @@ cdef inline void note_used(Map* m, uint32_t block) noexcept nogil:
 
 cdef inline void note_free(Map* m, uint32_t block) noexcept nogil:
     """`block` is about to become free: the one before it may be the last of the region now."""
-    cdef Regions* regions = &m.extents[extent_of(m, block)].regions
-    cdef uint64_t region = region_of(regions, m.blocks[block].start)
+    cdef Regions* regions = m.extents[extent_of(m, block)].regions
+    cdef uint64_t region
     cdef uint32_t before
+    if regions == NULL:
+        return
+    region = region_of(regions, m.blocks[block].start)
     if regions.last[region] != block:
         return
     before = m.blocks[block].prev
@@ -341,21 +347,43 @@ cdef inline void note_free(Map* m, uint32_t block) noexcept nogil:
         regions_unset(regions, region)
 
 
-cdef uint32_t map_locate(const Map* m, uint32_t extent, uint64_t address) noexcept nogil:
-    cdef Regions* regions = <Regions*>&m.extents[extent].regions
-    cdef uint64_t region = region_of(regions, address)
-    cdef uint32_t block = regions.last[region]
-    if block == 0:
-        region = regions_before(regions, region)
-        if region == <uint64_t>NO_REGION:
-            return 0
-        block = regions.last[region]
+cdef void build_regions(Map* m, uint32_t extent) noexcept nogil:
+    """Make the extent's table, which is kept up from then on.  Without memory there is none."""
+    cdef Extent* entry = &m.extents[extent]
+    cdef uint32_t block = entry.first
+    map_settle(m)
+    entry.regions = regions_new(entry.base, entry.size, m.granule_shift + REGION_GRANULES_SHIFT)
+    while entry.regions != NULL and block != entry.sentinel:
+        if is_used(m, block):
+            # Upwards, so that the last of a region stays.
+            regions_set(entry.regions, region_of(entry.regions, m.blocks[block].start), block)
+        block = m.blocks[block].next
+
+
+cdef uint32_t map_locate(Map* m, uint32_t extent, uint64_t address) noexcept nogil:
+    cdef uint32_t block
+    if m.extents[extent].regions == NULL:
+        build_regions(m, extent)
+    block = nearest_below(m, extent, address)
     # Down to the block that covers the address: blocks tile, so the first to start at or below.
     while m.blocks[block].start > address:
         block = m.blocks[block].prev
-    if not is_used(m, block) or m.blocks[m.blocks[block].next].start <= address:
+    if block == 0 or not is_used(m, block) or m.blocks[m.blocks[block].next].start <= address:
         return 0
     return block
+
+
+cdef uint32_t nearest_below(const Map* m, uint32_t extent, uint64_t address) noexcept nogil:
+    """A block from which a few steps down lead to the one at the address; 0 if none is used."""
+    cdef const Regions* regions = m.extents[extent].regions
+    cdef uint64_t region
+    if regions == NULL:
+        return m.blocks[m.extents[extent].sentinel].prev  # no memory for a table: all the steps
+    region = region_of(regions, address)
+    if regions.last[region]:
+        return regions.last[region]
+    region = regions_before(regions, region)
+    return 0 if region == <uint64_t>NO_REGION else regions.last[region]
 
 
 # --- Extents ---------------------------------------------------------------------------------
@@ -372,13 +400,7 @@ cdef Status map_add_extent(Map* m, uint64_t base, uint64_t size, uint32_t* exten
     if index == 0:
         return NO_HOST_MEMORY
     entry = &m.extents[index]
-    if not regions_init(
-        &entry.regions, base, size, m.granule_shift + REGION_GRANULES_SHIFT
-    ):
-        entry.size = 0
-        entry.next_free = m.extents_unused
-        m.extents_unused = index
-        return NO_HOST_MEMORY
+    entry.regions = NULL
     entry.base = base
     entry.size = size
     entry.wholly_free = False
@@ -412,7 +434,8 @@ cdef void map_remove_extent(Map* m, uint32_t extent) noexcept nogil:
     m.blocks[entry.sentinel].generation += 1
     give_block(m, entry.first)
     give_block(m, entry.sentinel)
-    regions_clear(&entry.regions)
+    regions_delete(entry.regions)
+    entry.regions = NULL
     entry.size = 0
     entry.next_free = m.extents_unused
     m.extents_unused = extent

@@ -65,8 +65,6 @@ from umfpy.errors import AlignmentError, CapacityExceeded, InvalidArgument, Stal
 cdef enum:
     MAX_GRANULE = 1 << 30  # what is left over of one fits into `Block.slack`
 
-cdef object ZERO = 0  # the most usual alignment, known by its identity
-
 cdef struct Entry:
     uint64_t base
     uint64_t end
@@ -767,10 +765,7 @@ cdef uint32_t find_freeable(const Map* m, uint64_t start, uint64_t size) noexcep
 
 cdef uint64_t as_alignment(object alignment) except? 0xFFFFFFFFFFFFFFFF:
     """An alignment: 0, or a power of two."""
-    cdef uint64_t bytes
-    if alignment is ZERO:
-        return 0
-    bytes = as_u64(alignment, "alignment")
+    cdef uint64_t bytes = as_u64(alignment, "alignment")
     if bytes & (bytes - 1):
         raise AlignmentError(f"an alignment must be 0 or a power of two, not {alignment}")
     return bytes

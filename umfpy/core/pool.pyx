@@ -13,6 +13,7 @@ import weakref
 cimport cython
 from cpython.exc cimport PyErr_Clear
 from cpython.long cimport PyLong_CheckExact
+from cpython.ref cimport PyObject
 from libc.stdint cimport uint32_t, uint64_t
 
 from umfpy.core.extent_map cimport (
@@ -36,9 +37,18 @@ from umfpy.core.numbers cimport ANY_SIZE, NO_SIZE, _as_unsigned, as_u64
 from umfpy.errors import InvalidArgument, NotSupported, StaleHandle
 from umfpy.provider import Capability
 
+cdef extern from "Python.h":
+    ctypedef void (*destructor)(PyObject* self) noexcept
+    ctypedef struct PyTypeObject:
+        destructor tp_dealloc
+
+    void PyErr_Fetch(PyObject** kind, PyObject** value, PyObject** trace)
+    void PyErr_Restore(PyObject* kind, PyObject* value, PyObject* trace)
+
 cdef enum:
     HUGE = 0x8000000000000000  # 2^63: what no map can hold
 
+cdef object ZERO = 0  # the most usual alignment, known by its identity
 _serials = itertools.count(1)
 _pools = weakref.WeakValueDictionary()  # by serial
 
@@ -108,7 +118,7 @@ cdef class BasePool:
 
     # Objects.
 
-    def allocate(self, size, alignment=0, stream=None, zero=False):
+    def allocate(self, size, alignment=0, stream=None, bint zero=False):
         """Return `size` bytes as an `Allocation`, which frees them when it is dropped.
 
         Parameters
@@ -147,7 +157,7 @@ cdef class BasePool:
 
     # Raw addresses, for plug-ins.
 
-    def malloc(self, size, alignment=0, stream=None, zero=False):
+    def malloc(self, size, alignment=0, stream=None, bint zero=False):
         """Return the address of `size` bytes, which `free` takes back; raises as `allocate`."""
         cdef Grant grant
         cdef uint64_t handle = 0 if stream is None else as_stream(stream)
@@ -208,7 +218,7 @@ cdef class BasePool:
     ) except -1:
         """A used block for the request."""
         cdef uint32_t tag = 0
-        cdef uint64_t boundary = as_alignment(alignment)
+        cdef uint64_t boundary = 0 if alignment is ZERO else as_alignment(alignment)
         cdef Status status = NO_FIT
         grant.size = as_size(size)
         if not self.direct:
@@ -316,9 +326,6 @@ cdef class BasePool:
         """Whether a block is still used, by the allocation of that generation."""
         return self.m.blocks[block].generation == generation and bool(generation & 1)
 
-    def set_scan(self, scan):
-        self.m.scan = scan
-
     def c_interface(self):
         """Return the pool's `CInterface`: functions for callers that hold no GIL.
 
@@ -375,19 +382,6 @@ cdef class Allocation:
 
     def __init__(self):
         raise InvalidArgument("allocations are made by a pool: pool.allocate(size)")
-
-    def __dealloc__(self):
-        if self.live and not self.home.give_at_once(self.grant.block, self.grant.generation) and (
-            not self.home.m.foreign
-        ):
-            try:
-                self.home.give(self.grant.block, self.grant.generation, None)
-            except Exception as error:  # a destructor cannot raise
-                warnings.warn(
-                    f"{self.size} bytes at {self.ptr:#x} were dropped but not freed: {error}",
-                    ResourceWarning,
-                    stacklevel=2,
-                )
 
     def free(self, stream=None):
         """Give the memory back now; `stream` as in `Pool.free`.
@@ -477,3 +471,37 @@ cdef class Allocation:
     def freed(self):
         """Whether the memory was given back."""
         return not self.live
+
+
+# How an allocation is dropped.  A `__dealloc__` would have the error indicator saved and restored
+# around it, which takes longer than the rest together; only the slow way has need of that.
+
+cdef destructor finish_dropping = (<PyTypeObject*>Allocation).tp_dealloc  # as Cython made it
+
+
+cdef void drop(Allocation self) noexcept:
+    """The `tp_dealloc` of Allocation: nobody else knows it any more."""
+    if self.live and not self.home.give_at_once(self.grant.block, self.grant.generation):
+        drop_slowly(self.home, &self.grant)
+    finish_dropping(<PyObject*>self)
+
+
+cdef void drop_slowly(BasePool home, Grant* grant) noexcept:
+    cdef PyObject* kind
+    cdef PyObject* value
+    cdef PyObject* trace
+    if home.m.foreign:
+        return
+    PyErr_Fetch(&kind, &value, &trace)
+    try:
+        home.give(grant.block, grant.generation, None)
+    except Exception as error:  # noqa: BLE001  (a destructor cannot raise)
+        warnings.warn(
+            f"{grant.size} bytes at {grant.start:#x} were dropped but not freed: {error}",
+            ResourceWarning,
+            stacklevel=2,
+        )
+    PyErr_Restore(kind, value, trace)
+
+
+(<PyTypeObject*>Allocation).tp_dealloc = <destructor>drop

@@ -20,48 +20,49 @@ cdef struct Regions:
     uint64_t count  # number of regions
     uint32_t* last  # [region] the last used block that starts in it, 0 for none
     uint64_t* bits[6]  # [0] one bit a region; [n + 1] one bit a word of [n]
+    uint64_t bytes  # of the whole table
     int shift  # log2 of the bytes in a region
     int levels  # of `bits` in use
 
 
-cdef inline bint regions_init(
-    Regions* regions, uint64_t base, uint64_t size, int shift
-) noexcept nogil:
-    """Make an empty table; False without memory."""
-    cdef uint64_t[6] words
-    cdef uint64_t total = 0
+cdef inline Regions* regions_new(uint64_t base, uint64_t size, int shift) noexcept nogil:
+    """An empty table, NULL without memory."""
+    cdef uint64_t words[LEVELS]
+    cdef uint64_t count = ((size - 1) >> shift) + 1
+    cdef uint64_t total
     cdef uint64_t* memory
+    cdef Regions* regions
     cdef int level = 0
-    regions.base = base
-    regions.shift = shift
-    regions.count = ((size - 1) >> shift) + 1
-    words[0] = ((regions.count - 1) >> 6) + 1
+    words[0] = ((count - 1) >> 6) + 1
     total = words[0]
     while words[level] > 1:
         words[level + 1] = ((words[level] - 1) >> 6) + 1
         level += 1
         total += words[level]
-    regions.levels = level + 1
     # One zeroed piece for all: the system backs only what is touched.
-    memory = <uint64_t*>calloc(total + ((regions.count + 1) >> 1), sizeof(uint64_t))
-    if memory == NULL:
-        return False
+    regions = <Regions*>calloc(1, sizeof(Regions) + (total + ((count + 1) >> 1)) * 8)
+    if regions == NULL:
+        return NULL
+    regions.base = base
+    regions.count = count
+    regions.shift = shift
+    regions.levels = level + 1
+    regions.bytes = sizeof(Regions) + (total + ((count + 1) >> 1)) * 8
+    memory = <uint64_t*>&regions[1]
     for level in range(regions.levels):
         regions.bits[level] = memory
         memory += words[level]
     regions.last = <uint32_t*>memory
-    return True
+    return regions
 
 
-cdef inline void regions_clear(Regions* regions) noexcept nogil:
-    """Give the table's memory back."""
-    free(regions.bits[0])
-    regions.bits[0] = NULL
+cdef inline void regions_delete(Regions* regions) noexcept nogil:
+    free(regions)
 
 
 cdef inline uint64_t regions_bytes(const Regions* regions) noexcept nogil:
     """The size of the table in bytes."""
-    return regions.count * 4 + ((regions.count + 511) >> 9) * 65 // 8 * 8
+    return regions.bytes
 
 
 cdef inline uint64_t region_of(const Regions* regions, uint64_t address) noexcept nogil:

@@ -23,8 +23,8 @@ def give_back(extent: Extent) -> bool:
 
 def free_removed(extent: Extent) -> None:
     """Return an extent that has left its map already; if the provider fails, it comes back."""
-    withdraw_export(extent)
     try:
+        withdraw_export(extent)
         extent.provider.free(extent.base, extent.size)
     except BaseException:
         put_back(extent)
@@ -32,12 +32,13 @@ def free_removed(extent: Extent) -> None:
 
 
 def put_back(extent: Extent) -> None:
-    """Undo `ExtentMap.remove`."""
-    extent.map.add(extent.base, extent.size, extent.provider)
+    """Undo `ExtentMap.remove`; an export that was not given back stays with the memory."""
+    again = extent.map.add(extent.base, extent.size, extent.provider)
+    again.export = extent.export
 
 
 def withdraw_export(extent: Extent) -> None:
     """Give the extent's export back, before its memory goes; see `umfpy.ipc`."""
     if extent.export is not None:
-        export, extent.export = extent.export, None
-        export.release()
+        extent.export.release()
+        extent.export = None
