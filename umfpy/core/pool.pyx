@@ -1,5 +1,5 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, initializedcheck=False
-# cython: cdivision=True
+# cython: cdivision=True, embedsignature=True, embedsignature.format=clinic
 """The base of every pool, and the allocations that pools hand out.
 
 The short way from a request to an address is compiled and lies here; what happens when the map
@@ -118,6 +118,7 @@ cdef class BasePool:
 
     # Objects.
 
+    @cython.binding(False)  # a plain method is called with less ado
     def allocate(self, size, alignment=0, stream=None, bint zero=False):
         """Return `size` bytes as an `Allocation`, which frees them when it is dropped.
 
@@ -157,6 +158,7 @@ cdef class BasePool:
 
     # Raw addresses, for plug-ins.
 
+    @cython.binding(False)  # a plain method is called with less ado
     def malloc(self, size, alignment=0, stream=None, bint zero=False):
         """Return the address of `size` bytes, which `free` takes back; raises as `allocate`."""
         cdef Grant grant
