@@ -21,11 +21,7 @@ COMMANDS = {
 }
 
 
-@click.group(
-    cls=CommandGroup,
-    modules=COMMANDS,
-    context_settings={"help_option_names": ["-h", "--help"]},
-)
+@click.group(cls=CommandGroup, modules=COMMANDS)
 @click.version_option(umfpy.__version__, prog_name="umfpy")
 def main() -> None:
     """A GPU memory manager for Python: pools, sharing and testing of device memory."""

@@ -27,7 +27,7 @@ def test_help_names_every_command(invoke):
 
 @pytest.mark.parametrize("name", COMMANDS)
 def test_every_command_has_help(invoke, name):
-    result = invoke(name, "-h")
+    result = invoke(name, "--help")
     assert result.exit_code == 0
     assert result.output.startswith(f"Usage: main {name}")
 
