@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import fcntl
 import mmap
 import os
@@ -12,57 +11,10 @@ from collections.abc import Sequence
 
 from umfpy.errors import DriverError, InvalidArgument, IpcError
 from umfpy.providers.host.arguments import round_up
-from umfpy.providers.host.exports import start_time
+from umfpy.providers.host.foreign import duplicate, fetch_descriptor
 from umfpy.providers.host.mapping import map_aligned
 from umfpy.providers.host.payload import DIGEST_SIZE, Payload
 from umfpy.providers.host.system import MAP_SHARED, System
-
-#: pidfd_getfd(2) has the same number on every architecture but alpha (syscall tables).
-_SYS_PIDFD_GETFD = 438
-
-
-def fetch_descriptor(system: System, payload: Payload) -> int:
-    """Return a new descriptor for the exporter's file, fetched from the exporting process.
-
-    pidfd_getfd(2) if this process may trace the exporter, else /proc/PID/fd, which needs less:
-    Yama does not guard it.
-
-    Raises
-    ------
-    IpcError
-        The process is gone, or the system does not let this one at it.
-    """
-    pid = payload.pid
-    if pid == os.getpid() and payload.started == start_time(pid):
-        return _duplicate(payload.fd)
-    try:
-        pidfd = os.pidfd_open(pid)
-    except ProcessLookupError as error:
-        raise _gone(pid, os.strerror(error.errno or 0)) from None
-    except OSError:
-        # An old kernel, or a sandbox that forbids the call.
-        _check_started(payload)
-        return _open_in_proc(payload)
-    try:
-        # Looked at while the pidfd holds the process: its number cannot be used again now.
-        _check_started(payload)
-        try:
-            return system.call("syscall", _SYS_PIDFD_GETFD, pidfd, payload.fd, 0, 0, 0, 0)
-        except DriverError as error:
-            if error.code not in (errno.EPERM, errno.ENOSYS):
-                raise IpcError(
-                    f"process {pid} has no descriptor {payload.fd} any more: {error}"
-                ) from None
-        return _open_in_proc(payload)
-    finally:
-        os.close(pidfd)
-
-
-def _duplicate(fd: int) -> int:
-    try:
-        return os.dup(fd)
-    except OSError as error:
-        raise IpcError(f"descriptor {fd}: {os.strerror(error.errno or 0)}") from None
 
 
 def open_by_path(payload: Payload) -> int:
@@ -88,34 +40,6 @@ def open_by_path(payload: Payload) -> int:
     raise IpcError(
         f"no provider has {payload.path!r} open any more: process {payload.pid} ended or closed it"
     )
-
-
-def _check_started(payload: Payload) -> None:
-    try:
-        started = start_time(payload.pid)
-    except OSError as error:
-        raise _gone(payload.pid, os.strerror(error.errno or 0)) from None
-    if started != payload.started:
-        raise _gone(payload.pid, "another process has its number now")
-
-
-def _gone(pid: int, why: str) -> IpcError:
-    return IpcError(
-        f"process {pid}, which exported this memory, is gone or in another PID namespace ({why})"
-    )
-
-
-def _open_in_proc(payload: Payload) -> int:
-    link = f"/proc/{payload.pid}/fd/{payload.fd}"
-    try:
-        return os.open(link, os.O_RDWR | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY)
-    except OSError as error:
-        raise IpcError(
-            f"may not fetch a descriptor from process {payload.pid} "
-            f"({os.strerror(error.errno or 0)}): run both as the same user, let the exporter call "
-            "prctl(PR_SET_PTRACER, PR_SET_PTRACER_ANY) or set kernel.yama.ptrace_scope to 0, "
-            "allow ptrace in the container, or send the descriptor with the handle"
-        ) from None
 
 
 def check_file(fd: int, payload: Payload) -> None:
@@ -218,7 +142,7 @@ class Imports:
         if len(descriptors) > 1:
             raise IpcError(f"{len(descriptors)} descriptors came with a handle that has one")
         if descriptors:
-            return _duplicate(descriptors[0])
+            return duplicate(descriptors[0])
         if payload.path:
             return open_by_path(payload)
         return fetch_descriptor(self._system, payload)
