@@ -1,0 +1,47 @@
+"""Memory that OpenCL itself names by address."""
+
+from __future__ import annotations
+
+import abc
+from typing import Any
+
+from umfpy.provider import Capability
+from umfpy.providers.host.arguments import round_up
+from umfpy.providers.opencl.binding import OpenCL
+from umfpy.providers.opencl.source import LARGEST_TYPE, memory_at
+
+
+class PointerSource(abc.ABC):
+    """Shared virtual memory and unified shared memory: a `Source` but for two methods."""
+
+    capabilities = Capability.NONE
+
+    def __init__(self, driver: OpenCL) -> None:
+        self._driver = driver
+
+    @abc.abstractmethod
+    def _take(self, size: int) -> int:
+        """Return the address of `size` bytes, aligned to `LARGEST_TYPE`."""
+
+    @abc.abstractmethod
+    def give(self, origin: int) -> None:
+        """Free what `_take` gave, once no queue uses it."""
+
+    @abc.abstractmethod
+    def copy(self, queue: Any, dst: int, src: int, size: int, *, wait: bool) -> None:
+        """Copy between addresses: its own, or the host's."""
+
+    def take(self, size: int, alignment: int) -> tuple[int, int]:
+        """Drivers need not align to more than their largest type: more is taken for that."""
+        origin = self._take(size if alignment <= LARGEST_TYPE else size + alignment)
+        return origin, round_up(origin, alignment)
+
+    def write(self, queue: Any, dst: int, host: int, size: int) -> None:
+        self.copy(queue, dst, host, size, wait=True)
+
+    def read(self, queue: Any, host: int, src: int, size: int) -> None:
+        self.copy(queue, host, src, size, wait=True)
+
+    def argument(self, ptr: int, size: int) -> Any:
+        """Return a ``pyopencl.SVM``: Intel's drivers take unified shared memory as one, too."""
+        return self._driver.cl.SVM(memory_at(ptr, size))
