@@ -47,7 +47,10 @@ def open_target(
     if emulate and choice.driver is not None:
         # Only this process is affected, and the user asked for it, so that it may hide a real GPU.
         driver = umfpy.emulate(
-            choice.driver, memory=memory or EMULATED_MEMORY, force=True, children=False
+            choice.driver,
+            memory=EMULATED_MEMORY if memory is None else memory,
+            force=True,
+            children=False,
         )
         target = Target(choice.make(), make_pool, clock_us=lambda: driver.clock_us)
     else:

@@ -86,6 +86,15 @@ def test_where_memory_runs_out_the_count_says_so(umfpy_command, small_trace, tar
     assert "--memory" in done.stderr
 
 
+def test_no_memory_at_all(umfpy_command, small_trace):
+    done = umfpy_command("replay", small_trace, "--emulate", "--memory", "0", status=1)
+    assert "memory must be from 2 MiB" in done.stderr
+    done = umfpy_command(
+        "replay", small_trace, "--provider", "host", "--memory", "0", "--json", status=1
+    )
+    assert json.loads(done.stdout)[0]["allocations"] == 0
+
+
 def test_memory_in_units(json_of, small_trace):
     rows = [
         json_of("replay", small_trace, "--emulate", "--memory", size, "--json", "--repeat", 1)
