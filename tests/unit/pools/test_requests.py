@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from tests.fakes.exhaust import until_exhausted
+from tests.fakes.pictures import picture
 from tests.fakes.provider import FakeProvider
 from umfpy import (
     AlignmentError,
@@ -40,10 +41,10 @@ class Unchanged:
         self.pool = pool
 
     def __enter__(self) -> None:
-        self.before = self.pool.stats(), self.pool.map.blocks()
+        self.before = picture(self.pool)
 
     def __exit__(self, *exc_info: object) -> None:
-        assert (self.pool.stats(), self.pool.map.blocks()) == self.before
+        assert picture(self.pool) == self.before
         self.pool.check("full")
 
 

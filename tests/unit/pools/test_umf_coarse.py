@@ -12,6 +12,7 @@ import gc
 import pytest
 
 from tests.fakes.exhaust import until_exhausted
+from tests.fakes.pictures import picture
 from tests.fakes.provider import FakeFailure, FakeProvider
 from umfpy import AlignmentError, CoarseProvider, InvalidArgument, OutOfMemoryError
 from umfpy.providers.host import FixedProvider
@@ -39,10 +40,10 @@ def blocks(coarse: CoarseProvider) -> int:
 
 def refused(coarse: CoarseProvider, call, *arguments) -> None:
     """The call is refused, and nothing has changed."""
-    before = coarse.stats(), coarse.map.blocks()
+    before = picture(coarse)
     with pytest.raises(InvalidArgument):
         call(*arguments)
-    assert (coarse.stats(), coarse.map.blocks()) == before
+    assert picture(coarse) == before
     coarse.check("full")
 
 

@@ -10,6 +10,7 @@ import random
 
 import pytest
 
+from tests.fakes.pictures import picture
 from tests.fakes.provider import FakeFailure, FakeProvider
 from umfpy import Allocation, InvalidArgument, Pool, ProxyPool, find
 from umfpy.providers.host import FixedProvider
@@ -50,14 +51,14 @@ def test_umf_21_a_child_beyond_its_parent_fails_cleanly(provider: FakeProvider) 
     outer = Pool(provider)
     lot = outer.allocate(64 * KIB)
     beyond = ProxyPool(fixed(lot, 32 * KIB, 64 * KIB))
-    before = outer.stats(), outer.map.blocks()
+    before = picture(outer)
 
     # when
     with pytest.raises(InvalidArgument, match="inside one allocation"):
         beyond.allocate(64 * KIB)
 
     # then
-    assert (outer.stats(), outer.map.blocks()) == before
+    assert picture(outer) == before
     assert beyond.stats().live_allocations == 0
     lot.free()
     outer.check()
@@ -101,14 +102,14 @@ def test_umf_23_memory_with_a_live_child_cannot_be_freed(provider: FakeProvider)
     lot = outer.malloc(64 * KIB)
     inner = ProxyPool(FixedProvider(lot, 64 * KIB, memory_type="device", device=0))
     piece = inner.allocate(KIB)
-    before = outer.stats(), outer.map.blocks()
+    before = picture(outer)
 
     # when
     with pytest.raises(InvalidArgument, match="another pool"):
         outer.free(lot)
 
     # then
-    assert (outer.stats(), outer.map.blocks()) == before
+    assert picture(outer) == before
     piece.free()
     outer.free(lot)
     outer.check()
@@ -168,13 +169,13 @@ def test_umf_25_many_allocations_each_lead_back() -> None:
 def test_umf_26_a_free_that_fails_upstream_can_be_retried(provider: FakeProvider) -> None:
     pool = ProxyPool(provider)
     allocation = pool.allocate(KIB)
-    before = pool.stats(), pool.map.blocks()
+    before = picture(pool)
     provider.fail()
 
     with pytest.raises(FakeFailure):
         allocation.free()
 
-    assert (pool.stats(), pool.map.blocks()) == before
+    assert picture(pool) == before
     assert find(allocation.ptr).id == allocation.id
     allocation.free()
     assert not provider.live
