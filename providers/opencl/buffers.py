@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import weakref
-from bisect import bisect_right, insort
+from bisect import bisect_right
 from typing import Any, NamedTuple
 
 from umfpy.errors import AlignmentError, InvalidArgument, UmfpyError
@@ -41,8 +41,9 @@ class BufferSource:
         self._unit = unit
         self._lock = threading.Lock()
         self._addresses = Addresses("opencl")
-        self._starts: list[int] = []
-        self._roots: dict[int, Root] = {}
+        #: Where the roots start, and the roots, both in order; replaced as one when they change,
+        #: so that they are read without the lock.
+        self._table: tuple[list[int], list[Root]] = [], []
         weakref.finalize(self, self._addresses.release_all).atexit = False
 
     def take(self, size: int, alignment: int) -> tuple[int, int]:
@@ -59,9 +60,7 @@ class BufferSource:
 
     def give(self, origin: int) -> None:
         """clReleaseMemObject; the driver keeps the memory until queued commands are done."""
-        with self._lock:
-            root = self._roots.pop(origin)
-            self._starts.remove(origin)
+        root = self._leave(origin)
         try:
             self._addresses.release(origin)
         except UmfpyError:
@@ -124,18 +123,31 @@ class BufferSource:
 
     def _enter(self, root: Root) -> None:
         with self._lock:
-            self._roots[root.start] = root
-            insort(self._starts, root.start)
+            starts, roots = self._table
+            at = bisect_right(starts, root.start)
+            self._table = (
+                [*starts[:at], root.start, *starts[at:]],
+                [*roots[:at], root, *roots[at:]],
+            )
+
+    def _leave(self, start: int) -> Root:
+        with self._lock:
+            starts, roots = self._table
+            at = starts.index(start)
+            self._table = starts[:at] + starts[at + 1 :], roots[:at] + roots[at + 1 :]
+            return roots[at]
 
     def _cut(self, root: Root, origin: int, size: int) -> Any:
-        return self._driver.call(root.buffer.get_sub_region, origin, size)
+        try:
+            return root.buffer.get_sub_region(origin, size)
+        except self._driver.cl.Error as error:
+            raise self._driver.failed(error.routine, error.code, str(error)) from error
 
     def _root_of(self, ptr: int, size: int) -> Root:
-        with self._lock:
-            at = bisect_right(self._starts, ptr) - 1
-            root = self._roots[self._starts[at]] if at >= 0 else None
-        if root is None or ptr + size > root.start + root.size:
-            raise InvalidArgument(
-                f"{size} bytes at {ptr:#x} are not in any one buffer of this provider"
-            )
-        return root
+        starts, roots = self._table
+        at = bisect_right(starts, ptr) - 1
+        if at >= 0:
+            root = roots[at]
+            if ptr + size <= root.start + root.size:
+                return root
+        raise InvalidArgument(f"{size} bytes at {ptr:#x} are not in one buffer of this provider")
