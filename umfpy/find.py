@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from umfpy.core.extents import innermost
 from umfpy.core.pool import BasePool
@@ -24,6 +24,23 @@ class AllocationInfo:
     id: int  #: no other allocation of this process has it, before or after
     memory_type: str  #: "device", "host", "managed" or "shared"
     device: int  #: the device's ordinal, -1 for host memory
+
+    @property
+    def properties(self) -> dict[str, Any]:
+        """What the provider knows of the memory, asked now: see `Provider.properties`.
+
+        Keys and values are the provider's own: its custom properties.  Where providers lie over
+        each other, the lowest answers, about the memory that it gave.  Empty once that is freed.
+        """
+        return self.provider.properties(self.base)
+
+    @property
+    def context(self) -> Any:
+        """The driver's context of the memory, asked now; None where there is no such thing.
+
+        An integer in CUDA, a ``pyopencl.Context`` in OpenCL.
+        """
+        return self.properties.get("context")
 
 
 def find(ptr: int) -> AllocationInfo | None:
