@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from umfpy.providers.cuda import CudaProvider
     from umfpy.providers.emulated import emulate
     from umfpy.providers.host import FileProvider, FixedProvider, HostProvider
+    from umfpy.providers.level_zero import LevelZeroProvider, LevelZeroVmmProvider
 
 __version__ = "0.1.0"
 
@@ -44,6 +45,8 @@ _LAZY = {
     "HostProvider": "umfpy.providers.host",
     "IpcHandle": "umfpy.ipc",
     "IpcMapping": "umfpy.ipc",
+    "LevelZeroProvider": "umfpy.providers.level_zero",
+    "LevelZeroVmmProvider": "umfpy.providers.level_zero",
     "emulate": "umfpy.providers.emulated",
     "open_ipc": "umfpy.ipc",
 }
@@ -67,6 +70,8 @@ __all__ = [
     "IpcError",
     "IpcHandle",
     "IpcMapping",
+    "LevelZeroProvider",
+    "LevelZeroVmmProvider",
     "NativeError",
     "NotSupported",
     "OutOfMemoryError",

@@ -1,0 +1,65 @@
+"""Contexts: one for each driver that all providers share, or the caller's own."""
+
+from __future__ import annotations
+
+import threading
+
+from umfpy.errors import InvalidArgument
+from umfpy.providers.level_zero.driver import LevelZeroDriver
+from umfpy.providers.level_zero.structs import ze_context_desc_t
+
+_lock = threading.Lock()
+#: By driver: handle and how many hold it.  Memory of one context means nothing in another, so
+#: that copies between providers need them to have the same.
+_shared: dict[int, tuple[int, int]] = {}
+
+
+class Context:
+    """A context, held until `release`.
+
+    Parameters
+    ----------
+    owner
+        The driver that the context is of.
+    handle
+        A ``ze_context_handle_t`` of the caller's, which stays the caller's to destroy; None for
+        the one that all such providers of this process share.
+    """
+
+    def __init__(self, driver: LevelZeroDriver, owner: int, handle: int | None = None) -> None:
+        if handle is not None and handle < 1:
+            raise InvalidArgument(
+                f"{handle} is no ze_context_handle_t; leave the context out for umfpy's own"
+            )
+        self._driver = driver
+        self._owner = owner
+        self._held = handle is None
+        self.handle = self._acquire() if handle is None else handle
+
+    def release(self) -> None:
+        """Let it go, once; the last to hold umfpy's own destroys it: zeContextDestroy.
+
+        Raises
+        ------
+        DriverError
+            The driver refused; a later call tries again.
+        """
+        with _lock:
+            if not self._held:
+                return
+            handle, holders = _shared[self._owner]
+            if holders == 1:
+                self._driver.call("zeContextDestroy", handle)
+                del _shared[self._owner]
+            else:
+                _shared[self._owner] = handle, holders - 1
+            self._held = False
+
+    def _acquire(self) -> int:
+        with _lock:
+            handle, holders = _shared.get(self._owner, (0, 0))
+            if not holders:
+                description = ze_context_desc_t()
+                handle = self._driver.make("zeContextCreate", self._owner, description)
+            _shared[self._owner] = handle, holders + 1
+            return handle
