@@ -14,14 +14,57 @@ is described beside them: ``model/common.h`` and ``cuda/driver.h``.
 from __future__ import annotations
 
 import os
+from typing import Literal, overload
 
 from umfpy.errors import NotSupported
+from umfpy.providers.emulated import level_zero_library as _level_zero_library
 from umfpy.providers.emulated import library as _library
-from umfpy.providers.emulated.cuda_control import CallCounts, EmulatedCuda, LiveObject
+from umfpy.providers.emulated.control import CallCounts, LiveObject
+from umfpy.providers.emulated.cuda_control import EmulatedCuda
+from umfpy.providers.emulated.level_zero_control import EmulatedLevelZero
 
-__all__ = ["CallCounts", "EmulatedCuda", "LiveObject", "emulate"]
+__all__ = ["CallCounts", "EmulatedCuda", "EmulatedLevelZero", "LiveObject", "emulate"]
 
 _cuda: EmulatedCuda | None = None
+_level_zero: EmulatedLevelZero | None = None
+
+
+@overload
+def emulate(
+    driver: Literal["cuda"] = "cuda",
+    *,
+    memory: int | str = ...,
+    devices: int = ...,
+    capability: str = ...,
+    report: bool = ...,
+    force: bool = ...,
+    children: bool = ...,
+) -> EmulatedCuda: ...
+
+
+@overload
+def emulate(
+    driver: Literal["level_zero"],
+    *,
+    memory: int | str = ...,
+    devices: int = ...,
+    report: bool = ...,
+    force: bool = ...,
+    children: bool = ...,
+) -> EmulatedLevelZero: ...
+
+
+@overload
+def emulate(
+    driver: str,
+    *,
+    memory: int | str = ...,
+    devices: int = ...,
+    capability: str = ...,
+    report: bool = ...,
+    force: bool = ...,
+    children: bool = ...,
+) -> EmulatedCuda | EmulatedLevelZero: ...
 
 
 def emulate(
@@ -33,7 +76,7 @@ def emulate(
     report: bool = False,
     force: bool = False,
     children: bool = True,
-) -> EmulatedCuda:
+) -> EmulatedCuda | EmulatedLevelZero:
     """Load an emulated driver into this process, before anything loads the real one.
 
     A second call sets the same driver up anew: its counters, faults and clock are reset, and it
@@ -42,21 +85,22 @@ def emulate(
     Parameters
     ----------
     driver
-        ``"cuda"``.
+        ``"cuda"`` or ``"level_zero"``.
     memory
         Bytes of each device, or text such as ``"16GiB"``; 2 MiB to 16 TiB.  Costs nothing until it
         is written.
     devices
         How many, 1 to 16.
     capability
-        Compute capability that the devices claim.
+        Compute capability that CUDA devices claim.
     report
         Say on standard error, when the process ends, what leaked and what was called.
     force
         Also on a machine with a real GPU, which this process then does not see.
     children
         Put ``LD_PRELOAD`` and ``UMFPY_EMULATE_CUDA`` into ``os.environ``, so that the processes
-        started from here (multiprocessing's spawn among them) run on an emulated driver too.
+        started from here (multiprocessing's spawn among them) run on an emulated driver too.  Level
+        Zero's loader is told of the driver by ``ZE_ENABLE_ALT_DRIVERS`` there in any case.
 
     Raises
     ------
@@ -67,10 +111,19 @@ def emulate(
     NotSupported
         There is no emulation of `driver`.
     """
+    if driver == "cuda":
+        return _emulate_cuda(
+            _library.cuda_settings(memory, devices, capability, report), force, children
+        )
+    if driver == "level_zero":
+        return _emulate_level_zero(
+            _library.device_settings(memory, devices, report), force, children
+        )
+    raise NotSupported(f"there is no emulated {driver!r} driver; there is: cuda, level_zero")
+
+
+def _emulate_cuda(settings: str, force: bool, children: bool) -> EmulatedCuda:
     global _cuda
-    if driver != "cuda":
-        raise NotSupported(f"there is no emulated {driver!r} driver; there is: cuda")
-    settings = _library.cuda_settings(memory, devices, capability, report)
     if _cuda is None:
         path = _library.cuda_library()
         _library.refuse_beside_real_gpu(force)
@@ -85,3 +138,21 @@ def emulate(
             _cuda.preload_environment({"LD_PRELOAD": os.environ.get("LD_PRELOAD", "")})
         )
     return _cuda
+
+
+def _emulate_level_zero(settings: str, force: bool, children: bool) -> EmulatedLevelZero:
+    global _level_zero
+    if _level_zero is None:
+        path = _level_zero_library.driver_library()
+        _level_zero_library.refuse_beside_real_gpu(force)
+        _level_zero_library.refuse_beside_real_driver()
+        loaded = EmulatedLevelZero(path, settings)
+        loaded.configure(settings)
+        _level_zero = loaded
+    else:
+        _level_zero.configure(settings)
+    if children:
+        os.environ.update(
+            _level_zero.preload_environment({"LD_PRELOAD": os.environ.get("LD_PRELOAD", "")})
+        )
+    return _level_zero

@@ -70,7 +70,22 @@ def _loaded_libraries() -> set[Path]:
 def cuda_settings(
     memory: int | str, devices: int, capability: str = "9.0", report: bool = False
 ) -> str:
-    """Return the settings as the library reads them (``model/settings.h``).
+    """Return the settings of a CUDA driver as the library reads them (``model/settings.h``).
+
+    Raises
+    ------
+    InvalidArgument
+        A value that no device could have.
+    """
+    common = device_settings(memory, devices, report)
+    major, _, minor = capability.partition(".")
+    if not (major.isdecimal() and minor.isdecimal() and int(major) < 100 and int(minor) < 10):
+        raise InvalidArgument(f"capability must look like 9.0, not {capability!r}")
+    return f"{common};capability={major}.{minor}"
+
+
+def device_settings(memory: int | str, devices: int, report: bool = False) -> str:
+    """Return the settings that every driver knows.
 
     Raises
     ------
@@ -82,10 +97,7 @@ def cuda_settings(
         raise InvalidArgument(f"memory must be from 2 MiB to 16 TiB, not {size} bytes")
     if not 1 <= devices <= _MOST_DEVICES:
         raise InvalidArgument(f"devices must be from 1 to {_MOST_DEVICES}, not {devices}")
-    major, _, minor = capability.partition(".")
-    if not (major.isdecimal() and minor.isdecimal() and int(major) < 100 and int(minor) < 10):
-        raise InvalidArgument(f"capability must look like 9.0, not {capability!r}")
-    return f"memory={size};devices={devices};capability={major}.{minor};report={int(report)}"
+    return f"memory={size};devices={devices};report={int(report)}"
 
 
 def preload_environment(

@@ -1,0 +1,75 @@
+"""The emulated Level Zero driver, for Python."""
+
+from __future__ import annotations
+
+import ctypes
+from pathlib import Path
+
+from umfpy.providers.emulated import level_zero_library as _library
+from umfpy.providers.emulated.control import EmulatedDriver
+
+#: ``ZE_RESULT_ERROR_OUT_OF_DEVICE_MEMORY``
+OUT_OF_DEVICE_MEMORY = 0x70000003
+
+
+class EmulatedLevelZero(EmulatedDriver):
+    """The emulated Level Zero driver of this process, as `umfpy.emulate` returns it.
+
+    Kinds that `leaks` knows: allocations, host, shared, reservations, handles, mappings, exports,
+    opens, contexts, queues, lists, fences, event_pools, events.
+
+    Attributes
+    ----------
+    has_loader
+        Is there a loader, to which the driver was announced?  If not, the driver stands in for it.
+    """
+
+    title = "Level Zero"
+
+    def __init__(self, path: Path, settings: str) -> None:
+        _library.announce(path, settings)
+        self.has_loader = _library.load_loader()
+        super().__init__(path, settings)
+        self._driver.umfpyEmuResidency.restype = ctypes.c_uint64
+        self._driver.umfpyEmuResidency.argtypes = [ctypes.c_uint64, ctypes.c_uint]
+
+    def fail(
+        self, name: str, nth: int = 1, error: int = OUT_OF_DEVICE_MEMORY, *, times: int = 1
+    ) -> None:
+        """Let the `nth` call from now of function `name` answer `error`, without doing anything.
+
+        Parameters
+        ----------
+        name
+            Exported name, such as ``"zeMemAllocDevice"``; ``"*"`` counts the calls of every one.
+        nth
+            1 is the next call.
+        error
+            A ``ze_result_t``; by default ``ZE_RESULT_ERROR_OUT_OF_DEVICE_MEMORY``.
+        times
+            How many calls in a row fail.
+
+        Raises
+        ------
+        InvalidArgument
+            The driver has no such function, or a number makes no sense.
+        CapacityExceeded
+            64 faults are waiting already.
+        """
+        super().fail(name, nth, error, times=times)
+
+    def residency(self, ptr: int) -> dict[int, int]:
+        """Return where the allocation that holds `ptr` was made resident: device to count.
+
+        The count goes up with each zeContextMakeMemoryResident and down with each
+        zeContextEvictMemory; devices with none are left out.
+        """
+        counts = {
+            device: int(self._driver.umfpyEmuResidency(ptr, device))
+            for device in range(self.devices)
+        }
+        return {device: count for device, count in counts.items() if count}
+
+    def preload_environment(self, base: dict[str, str] | None = None) -> dict[str, str]:
+        """Return an environment in which a new process runs on the same emulated driver."""
+        return _library.environment(self.library, self._settings, self.has_loader, base)
