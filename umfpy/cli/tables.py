@@ -38,12 +38,26 @@ def _host() -> Provider:
     return HostProvider()
 
 
+def _level_zero() -> Provider:
+    from umfpy.providers.level_zero import LevelZeroProvider
+
+    return LevelZeroProvider()
+
+
+def _level_zero_vmm() -> Provider:
+    from umfpy.providers.level_zero import LevelZeroVmmProvider
+
+    return LevelZeroVmmProvider()
+
+
 def _coarse(provider: Provider) -> ProviderPool:
     return ProxyPool(CoarseProvider(provider))
 
 
 PROVIDERS: Mapping[str, ProviderChoice] = {
     "cuda": ProviderChoice(_cuda, driver="cuda"),
+    "level_zero": ProviderChoice(_level_zero, driver="level_zero"),
+    "level_zero_vmm": ProviderChoice(_level_zero_vmm, driver="level_zero"),
     "host": ProviderChoice(_host),
 }
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
+import sys
 from importlib import metadata
 
 import pytest
@@ -139,47 +141,44 @@ def test_a_driver_call_that_fails(monkeypatch):
 
 
 def test_no_level_zero_loader(monkeypatch):
-    monkeypatch.setattr(level_zero.ctypes, "CDLL", _no_library)
+    def unavailable():
+        raise umfpy.DriverUnavailable("no Level Zero loader; install it")
+
+    monkeypatch.setattr(level_zero, "LevelZeroDriver", unavailable)
     finding = level_zero.check()
     assert finding.state == State.ABSENT
-    assert "libze1" in finding.advice
+    assert "install" in finding.summary
 
 
-class _Loader:
-    """A Level Zero loader with drivers of so many devices each."""
+def test_a_level_zero_call_that_fails(monkeypatch):
+    class Failing:
+        def handles(self, name, *parents):
+            raise umfpy.DriverError(name, 0x70000001, "ZE_RESULT_ERROR_DEVICE_LOST")
 
-    def __init__(self, result=0, devices=()):
-        self.result, self.devices = result, devices
-
-    def zeInit(self, flags):
-        return self.result
-
-    def zeDriverGet(self, count, handles):
-        return self._fill(count, handles, range(1, len(self.devices) + 1))
-
-    def zeDeviceGet(self, driver, count, handles):
-        return self._fill(count, handles, range(100, 100 + self.devices[driver.value - 1]))
-
-    def _fill(self, count, handles, values):
-        count._obj.value = len(values)
-        if handles is not None:
-            handles[:] = list(values)
-        return 0
-
-
-def test_a_loader_with_drivers(monkeypatch):
-    monkeypatch.setattr(level_zero.ctypes, "CDLL", lambda name: _Loader(devices=(2, 1)))
+    monkeypatch.setattr(level_zero, "LevelZeroDriver", Failing)
     finding = level_zero.check()
-    assert finding.state == State.OK
-    assert (finding.facts["drivers"], finding.facts["devices"]) == (2, 3)
+    assert finding.state == State.PROBLEM
+    assert "ZE_RESULT_ERROR_DEVICE_LOST" in finding.summary
 
 
-@pytest.mark.parametrize("result", [0x78000001, 0x70000001])
-def test_a_loader_without_a_driver(monkeypatch, result):
-    monkeypatch.setattr(level_zero.ctypes, "CDLL", lambda name: _Loader(result=result))
-    finding = level_zero.check()
-    assert finding.state == State.ABSENT
-    assert finding.facts["ze_init"] == result
+def test_emulated_level_zero_devices_are_listed():
+    program = """
+import json, umfpy
+umfpy.emulate("level_zero", memory="3GiB", devices=2)
+from umfpy.cli.checks import level_zero
+import dataclasses
+print(json.dumps(dataclasses.asdict(level_zero.check())))
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=True
+    )
+    finding = json.loads(done.stdout)
+    assert (finding["state"], finding["summary"]) == ("ok", "2 devices")
+    assert finding["facts"]["drivers"] == 1
+    for index, device in enumerate(finding["facts"]["devices"]):
+        assert device["index"] == index
+        assert device["total_bytes"] == 3 << 30
+        assert device["granularity_bytes"] >= 4096
 
 
 def test_no_pyopencl(monkeypatch):

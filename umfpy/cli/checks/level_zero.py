@@ -1,49 +1,46 @@
-"""Level Zero: Intel's loader and the drivers that it finds."""
+"""Level Zero: Intel's loader, the drivers that it finds, and their devices."""
 
 from __future__ import annotations
 
-import ctypes
+from typing import Any
 
 from umfpy.cli.checks.finding import Finding, State
-
-_LOADER = "libze_loader.so.1"
-
-#: ze_result_t (ze_api.h): what zeInit answers if there is no driver, or none that starts.
-_UNINITIALIZED = 0x78000001
+from umfpy.errors import DriverUnavailable, UmfpyError
+from umfpy.providers.level_zero import LevelZeroProvider
+from umfpy.providers.level_zero.devices import Device, all_devices, memory_sizes
+from umfpy.providers.level_zero.driver import LevelZeroDriver
+from umfpy.providers.level_zero.library import LOADER
 
 
 def check() -> Finding:
-    """Count drivers and devices: zeInit, zeDriverGet, zeDeviceGet."""
+    """Allocate on every device."""
     try:
-        loader = ctypes.CDLL(_LOADER)
-    except OSError:
-        return Finding(
-            "Level Zero",
-            State.ABSENT,
-            f"no {_LOADER}",
-            advice="on Debian: apt-get install libze1, and Intel's GPU driver",
-        )
-    result = loader.zeInit(0) & 0xFFFFFFFF
-    if result:
-        why = "finds no driver" if result == _UNINITIALIZED else f"answers {result:#x} to zeInit"
-        return Finding(
-            "Level Zero",
-            State.ABSENT,
-            f"the loader is there but {why}",
-            {"loader": _LOADER, "ze_init": result},
-            "install Intel's GPU driver (libze-intel-gpu1)",
-        )
-    devices = [len(_get(loader.zeDeviceGet, driver)) for driver in _get(loader.zeDriverGet)]
-    facts = {"loader": _LOADER, "drivers": len(devices), "devices": sum(devices)}
-    return Finding("Level Zero", State.OK, f"{len(devices)} drivers, {sum(devices)} devices", facts)
+        driver = LevelZeroDriver()
+        devices = all_devices(driver)
+        facts: dict[str, Any] = {
+            "loader": LOADER,
+            "drivers": len({device.driver for device in devices}),
+            "devices": [_describe(driver, device) for device in devices],
+        }
+    except DriverUnavailable as error:
+        return Finding("Level Zero", State.ABSENT, str(error))
+    except UmfpyError as error:
+        advice = "see whether another Level Zero program works, such as clinfo or xpu-smi"
+        return Finding("Level Zero", State.PROBLEM, str(error), {"loader": LOADER}, advice)
+    count = len(devices)
+    return Finding("Level Zero", State.OK, f"{count} device{'' if count == 1 else 's'}", facts)
 
 
-def _get(function: ctypes._NamedFuncPointer, *first: ctypes.c_void_p) -> list[ctypes.c_void_p]:
-    """Return the handles that a zeXxxGet(..., count, handles) function gives; [] if it fails."""
-    count = ctypes.c_uint32(0)
-    if function(*first, ctypes.byref(count), None):
-        return []
-    handles = (ctypes.c_void_p * count.value)()
-    if function(*first, ctypes.byref(count), handles):
-        return []
-    return [ctypes.c_void_p(handle) for handle in handles]
+def _describe(driver: LevelZeroDriver, device: Device) -> dict[str, Any]:
+    provider = LevelZeroProvider(device.index)
+    facts = {
+        "index": device.index,
+        "name": device.name,
+        "uuid": device.uuid,
+        "total_bytes": sum(memory_sizes(driver, device)),
+        "max_alloc_bytes": device.max_alloc_bytes,
+        "granularity_bytes": provider.granularity(),
+        "recommended_granularity_bytes": provider.recommended_granularity(),
+    }
+    provider.close()
+    return facts
