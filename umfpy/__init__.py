@@ -29,16 +29,19 @@ from umfpy.pools.stats import PoolStats
 from umfpy.provider import Capability, NativeError, Provider
 
 if TYPE_CHECKING:
+    from umfpy.integrations.arrays import ArrayView, view
     from umfpy.ipc import IpcHandle, IpcMapping, open_ipc
     from umfpy.providers.cuda import CudaProvider
     from umfpy.providers.emulated import emulate
     from umfpy.providers.host import FileProvider, FixedProvider, HostProvider
     from umfpy.providers.level_zero import LevelZeroProvider, LevelZeroVmmProvider
+    from umfpy.providers.opencl import OpenCLProvider
 
 __version__ = "0.1.0"
 
 #: What is loaded when it is first asked for: the back ends need drivers or bindings.
 _LAZY = {
+    "ArrayView": "umfpy.integrations.arrays",
     "CudaProvider": "umfpy.providers.cuda",
     "FileProvider": "umfpy.providers.host",
     "FixedProvider": "umfpy.providers.host",
@@ -47,14 +50,17 @@ _LAZY = {
     "IpcMapping": "umfpy.ipc",
     "LevelZeroProvider": "umfpy.providers.level_zero",
     "LevelZeroVmmProvider": "umfpy.providers.level_zero",
+    "OpenCLProvider": "umfpy.providers.opencl",
     "emulate": "umfpy.providers.emulated",
     "open_ipc": "umfpy.ipc",
+    "view": "umfpy.integrations.arrays",
 }
 
 __all__ = [
     "AlignmentError",
     "Allocation",
     "AllocationInfo",
+    "ArrayView",
     "Capability",
     "CapacityExceeded",
     "CoarseProvider",
@@ -74,6 +80,7 @@ __all__ = [
     "LevelZeroVmmProvider",
     "NativeError",
     "NotSupported",
+    "OpenCLProvider",
     "OutOfMemoryError",
     "Pool",
     "PoolStats",
@@ -84,6 +91,7 @@ __all__ = [
     "emulate",
     "find",
     "open_ipc",
+    "view",
 ]
 
 
