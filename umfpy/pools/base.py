@@ -168,6 +168,9 @@ class ProviderPool(BasePool):
             self._join_streams()
             self._release_free(0)
             self.map.shut()
+            # What callers without the GIL freed before that did not see the pool closed.
+            self._join_streams()
+            self._release_free(0)
         left = self.stats()
         if closed_before:
             return
