@@ -3,16 +3,56 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
+from typing import TypeVar
 
 import click
 
 from umfpy.errors import UmfpyError
-from umfpy.providers.emulated import library
+from umfpy.providers.emulated import level_zero_library, library
 
 #: Whatever follows the options belongs to the program, dashes and all.
 _PROGRAM = {"allow_interspersed_args": False, "ignore_unknown_options": False}
 
 _NOT_EXECUTABLE, _NOT_FOUND = 126, 127
+
+_Function = TypeVar("_Function", bound=Callable[..., None])
+
+
+def _of_every_driver(function: _Function) -> _Function:
+    """Add the options and the argument that the commands of all drivers have."""
+    for decorate in reversed(
+        (
+            click.option(
+                "--memory",
+                default="16GiB",
+                show_default=True,
+                metavar="SIZE",
+                help="Bytes of each device.",
+            ),
+            click.option(
+                "--devices",
+                default=1,
+                show_default=True,
+                type=click.IntRange(1, 16),
+                help="How many devices there are.",
+            ),
+            click.option(
+                "--report",
+                is_flag=True,
+                help="At its end, each process says on standard error what leaked and what was "
+                "called.",
+            ),
+            click.option(
+                "--force",
+                is_flag=True,
+                help="Also on a machine with a real GPU, which is hidden.",
+            ),
+            click.argument("program", nargs=-1, required=True, type=click.UNPROCESSED),
+        )
+    ):
+        function = decorate(function)
+    return function
 
 
 @click.group(name="emulate", short_help="Run a program on an emulated driver.")
@@ -21,16 +61,7 @@ def command() -> None:
 
 
 @command.command(name="cuda", context_settings=_PROGRAM)
-@click.option(
-    "--memory", default="16GiB", show_default=True, metavar="SIZE", help="Bytes of each device."
-)
-@click.option(
-    "--devices",
-    default=1,
-    show_default=True,
-    type=click.IntRange(1, 16),
-    help="How many devices there are.",
-)
+@_of_every_driver
 @click.option(
     "--capability",
     default="9.0",
@@ -38,13 +69,6 @@ def command() -> None:
     metavar="MAJOR.MINOR",
     help="Compute capability that they claim.",
 )
-@click.option(
-    "--report",
-    is_flag=True,
-    help="At its end, each process says on standard error what leaked and what was called.",
-)
-@click.option("--force", is_flag=True, help="Also on a machine with a real GPU, which is hidden.")
-@click.argument("program", nargs=-1, required=True, type=click.UNPROCESSED)
 def cuda(
     memory: str, devices: int, capability: str, report: bool, force: bool, program: tuple[str, ...]
 ) -> None:
@@ -60,6 +84,30 @@ def cuda(
         path = library.cuda_library()
         library.refuse_beside_real_gpu(force)
         environment = library.preload_environment(path, settings)
+    except UmfpyError as error:
+        raise click.UsageError(str(error)) from error
+    _become(program, environment)
+
+
+@command.command(name="level_zero", context_settings=_PROGRAM)
+@_of_every_driver
+def level_zero(
+    memory: str, devices: int, report: bool, force: bool, program: tuple[str, ...]
+) -> None:
+    """Run PROGRAM on an emulated Level Zero driver.
+
+    Intel's loader takes it, where there is one (Debian: libze1); otherwise it stands in for the
+    loader.  Every process that PROGRAM starts runs on one too.  The exit status is the program's.
+
+    \b
+    umfpy emulate level_zero --memory 48GiB --devices 2 -- python app.py --its-own-option
+    """
+    try:
+        settings = library.device_settings(memory, devices, report)
+        path = level_zero_library.driver_library()
+        level_zero_library.refuse_beside_real_gpu(force)
+        loader = level_zero_library.load_loader()
+        environment = level_zero_library.environment(path, settings, loader)
     except UmfpyError as error:
         raise click.UsageError(str(error)) from error
     _become(program, environment)

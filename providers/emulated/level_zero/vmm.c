@@ -182,6 +182,12 @@ static bool touches_mapping(uint64_t address, uint64_t size) {
     return mapping_of(address) || (next && next->node.base - address < size);
 }
 
+/* Mappings have identities apart from the allocations'. */
+static uint64_t next_id(void) {
+    static uint64_t last = 1ull << 63;
+    return ++last;
+}
+
 /* The range and the offset are in pages of the physical memory's own size. */
 static ze_result_t check_mapping(ze_context_handle_t context, const void *address, size_t size,
                                  const struct emu_physical *physical, size_t offset) {
@@ -208,6 +214,7 @@ LZ_CALL(zeVirtualMemMap,
     struct mapping *made = calloc(1, sizeof *made);
     LZ_REQUIRE(made, ZE_RESULT_ERROR_OUT_OF_HOST_MEMORY);
     made->memory.device = physical->device;
+    made->memory.id = next_id();
     made->memory.flags = rights_of(access);
     made->memory.bytes = physical->bytes + offset;
     made->memory.file.fd = -1;
