@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from umfpy.providers.host.arguments import round_up
@@ -59,17 +60,22 @@ def serial_of(origin: int) -> int:
 
 
 def reserve(
-    driver: LevelZeroDriver, system: System, context: int, length: int, alignment: int
+    driver: LevelZeroDriver,
+    system: System,
+    context: int,
+    length: int,
+    alignment: int,
+    page_size: Callable[[int], int],
 ) -> tuple[int, tuple[int, int]]:
     """Return an aligned address, and what was reserved around it: zeVirtualMemReserve.
 
-    `length` and `alignment` are multiples of the page.
+    `length` and `alignment` are multiples of the page; `page_size` gives that of a request.
     """
     start = _reserve_at(driver, context, _vacant(system, length, alignment), length)
     if not start % alignment:
         return start, (start, length)
     driver.call("zeVirtualMemFree", context, start, length)
-    total = length + alignment
+    total = round_up(length + alignment, page_size(length + alignment))
     start = _reserve_at(driver, context, _vacant(system, total, alignment), total)
     return round_up(start, alignment), (start, total)
 

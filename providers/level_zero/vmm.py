@@ -236,7 +236,8 @@ class LevelZeroVmmProvider(LevelZeroBase):
         length = round_up(size, unit)
         context = self._context.handle
         wanted = max(alignment, self._page_size(size))
-        ptr, native = reserve(self._driver, self._system, context, length, wanted)
+        where = self._driver, self._system, context
+        ptr, native = reserve(*where, length, wanted, self._page_size)
         reservation = Reservation(next(self._serials), ptr, length, unit, native)
         try:
             self._mapper.back(reservation.chunks)
