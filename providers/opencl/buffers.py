@@ -62,11 +62,11 @@ class BufferSource:
         """clReleaseMemObject; the driver keeps the memory until queued commands are done."""
         root = self._leave(origin)
         try:
-            self._addresses.release(origin)
+            self._driver.call(root.buffer.release)
         except UmfpyError:
             self._enter(root)
             raise
-        self._driver.call(root.buffer.release)
+        self._addresses.release(origin)
 
     def zero(self, queue: Any, ptr: int, size: int, *, wait: bool) -> None:
         """clEnqueueFillBuffer."""
