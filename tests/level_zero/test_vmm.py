@@ -71,7 +71,7 @@ def test_a_driver_that_takes_no_proposal_reserves_more(provider, emu, monkeypatc
     def elsewhere(driver, name, *args):
         if name == "zeVirtualMemReserve":
             context, hint, length = args
-            args = context, hint + PAGE, length
+            args = context, hint + LARGE_PAGE, length
         return original(driver, name, *args)
 
     monkeypatch.setattr(LevelZeroDriver, "make", elsewhere)
@@ -116,12 +116,13 @@ def test_splits_at_chunks_only(provider):
 
 
 def test_two_allocations_that_touch_are_not_merged(provider, monkeypatch):
-    low = provider.alloc(LARGE_PAGE)
-    monkeypatch.setattr(reservation, "_vacant", lambda *arguments: low + LARGE_PAGE)
+    low = provider.alloc(2 * LARGE_PAGE)
+    provider.free(low, 2 * LARGE_PAGE)
+    proposals = [low, low + LARGE_PAGE]
+    monkeypatch.setattr(reservation, "_vacant", lambda *arguments: proposals.pop(0))
+    assert provider.alloc(LARGE_PAGE) == low
     high = provider.alloc(LARGE_PAGE)
-    if high != low + LARGE_PAGE:
-        low, high = low, provider.alloc(LARGE_PAGE)
-    assert high == low + LARGE_PAGE, "the driver took the proposal"
+    assert high == low + LARGE_PAGE
     with pytest.raises(InvalidArgument, match="different allocations"):
         provider.merge(low, high, 2 * LARGE_PAGE)
     provider.free(low, LARGE_PAGE)
