@@ -87,13 +87,13 @@ class UsmFunctions:
     def allocate(self, name: str, *args: int | None) -> int:
         """Return the address that an allocating function gives."""
         code = ctypes.c_int32()
-        ptr = self._functions[name](*args, ctypes.byref(code))
+        ptr = self._driver.call(self._functions[name], *args, ctypes.byref(code))
         if code.value or not ptr:
             raise self._driver.failed(name, code.value, "")
         return int(ptr)
 
     def call(self, name: str, *args: Any) -> None:
         """Call a function that returns an error code."""
-        code = self._functions[name](*args)
+        code = self._driver.call(self._functions[name], *args)
         if code:
             raise self._driver.failed(name, code, "")

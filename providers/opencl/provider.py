@@ -282,7 +282,8 @@ class OpenCLProvider(Provider):
 
     def _make_source(self, offer: Offer) -> Source:
         if offer.mode == "usm":
-            return UsmSource(self._driver, self._context, self._device, offer.memory_type)
+            kind = offer.memory_type
+            return UsmSource(self._driver, self._context, self._queues, self._device, kind)
         if offer.mode == "svm":
             fine = offer.memory_type == "shared"
             return SvmSource(self._driver, self._context, self._queues, fine=fine)

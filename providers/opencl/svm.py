@@ -16,10 +16,9 @@ class SvmSource(PointerSource):
     """clSVMAlloc, coarse-grained, or fine-grained so that the host may touch it at any time."""
 
     def __init__(self, driver: OpenCL, context: Any, queues: Queues, *, fine: bool) -> None:
-        super().__init__(driver)
+        super().__init__(driver, queues)
         cl = driver.cl
         self._context = context
-        self._queues = queues
         self._flags = cl.svm_mem_flags.READ_WRITE
         if fine:
             self._flags |= cl.svm_mem_flags.SVM_FINE_GRAIN_BUFFER
@@ -33,9 +32,8 @@ class SvmSource(PointerSource):
         self._allocations[allocation.svm_ptr] = allocation
         return int(allocation.svm_ptr)
 
-    def give(self, origin: int) -> None:
-        """clSVMFree, which waits for nobody, so that the queues are waited for."""
-        self._queues.finish()
+    def _give(self, origin: int) -> None:
+        """clSVMFree."""
         # Forgotten first: once freed, another thread may get the same address.
         allocation = self._allocations.pop(origin)
         try:

@@ -8,14 +8,17 @@ from umfpy.provider import Capability
 from umfpy.providers.opencl.binding import OpenCL
 from umfpy.providers.opencl.extension import UsmFunctions
 from umfpy.providers.opencl.pointers import PointerSource
+from umfpy.providers.opencl.queues import Queues
 from umfpy.providers.opencl.source import LARGEST_TYPE, zero_steps
 
 
 class UsmSource(PointerSource):
     """clDeviceMemAllocINTEL, clHostMemAllocINTEL or clSharedMemAllocINTEL."""
 
-    def __init__(self, driver: OpenCL, context: Any, device: Any, memory_type: str) -> None:
-        super().__init__(driver)
+    def __init__(
+        self, driver: OpenCL, context: Any, queues: Queues, device: Any, memory_type: str
+    ) -> None:
+        super().__init__(driver, queues)
         self._functions = UsmFunctions(driver, device.platform)
         self._context = context
         self._device = device
@@ -29,8 +32,8 @@ class UsmSource(PointerSource):
         name = f"cl{self._memory_type.capitalize()}MemAllocINTEL"
         return self._functions.allocate(name, context, *of, None, size, LARGEST_TYPE)
 
-    def give(self, origin: int) -> None:
-        """clMemBlockingFreeINTEL, which waits for all commands that may use the memory."""
+    def _give(self, origin: int) -> None:
+        """clMemBlockingFreeINTEL."""
         self._functions.call("clMemBlockingFreeINTEL", self._context.int_ptr, origin)
 
     def zero(self, queue: Any, ptr: int, size: int, *, wait: bool) -> None:
