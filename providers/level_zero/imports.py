@@ -7,7 +7,7 @@ import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
-from umfpy.errors import DriverError, InvalidArgument, IpcError
+from umfpy.errors import DriverError, InvalidArgument, IpcError, OutOfMemoryError
 from umfpy.providers.host.foreign import duplicate, fetch_descriptor
 from umfpy.providers.host.system import System
 from umfpy.providers.level_zero.devices import Device
@@ -31,6 +31,7 @@ class LevelZeroImports:
         self._lock = threading.Lock()
         #: (address, size): native base.
         self._bases: dict[tuple[int, int], int] = {}
+        self._abandoned: list[int] = []
 
     def __len__(self) -> int:
         return len(self._bases)
@@ -56,8 +57,8 @@ class LevelZeroImports:
                 ) from error
         try:
             self._check_size(base, payload)
-        except IpcError:
-            self._driver.call("zeMemCloseIpcHandle", self._context, base)
+        except BaseException:
+            self._abandon(base)
             raise
         key = base + payload.offset, payload.size
         with self._lock:
@@ -83,6 +84,18 @@ class LevelZeroImports:
             with self._lock:
                 self._bases[key] = base
             raise
+
+    def settle(self) -> None:
+        """Close what an open that failed has left; raises what the driver answers."""
+        while self._abandoned:
+            self._driver.call("zeMemCloseIpcHandle", self._context, self._abandoned[-1])
+            self._abandoned.pop()
+
+    def _abandon(self, base: int) -> None:
+        try:
+            self._driver.call("zeMemCloseIpcHandle", self._context, base)
+        except (DriverError, OutOfMemoryError):
+            self._abandoned.append(base)
 
     @contextmanager
     def _own_handle(self, payload: LevelZeroPayload, descriptors: Sequence[int]) -> Iterator[bytes]:

@@ -315,6 +315,7 @@ class LevelZeroProvider(LevelZeroBase):
     def _release_if_unused(self) -> None:
         if len(self._pieces) or len(self._imports):
             return
+        self._imports.settle()
         while self._abandoned:
             self._driver.call("zeMemFree", self._context.handle, self._abandoned[-1])
             self._abandoned.pop()
