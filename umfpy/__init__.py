@@ -31,6 +31,7 @@ from umfpy.provider import Capability, NativeError, Provider
 if TYPE_CHECKING:
     from umfpy.integrations.arrays import ArrayView, view
     from umfpy.ipc import IpcHandle, IpcMapping, open_ipc
+    from umfpy.manager import Handle, MemoryConfiguration, MemoryManager
     from umfpy.providers.cuda import CudaProvider
     from umfpy.providers.emulated import emulate
     from umfpy.providers.host import FileProvider, FixedProvider, HostProvider
@@ -45,11 +46,14 @@ _LAZY = {
     "CudaProvider": "umfpy.providers.cuda",
     "FileProvider": "umfpy.providers.host",
     "FixedProvider": "umfpy.providers.host",
+    "Handle": "umfpy.manager",
     "HostProvider": "umfpy.providers.host",
     "IpcHandle": "umfpy.ipc",
     "IpcMapping": "umfpy.ipc",
     "LevelZeroProvider": "umfpy.providers.level_zero",
     "LevelZeroVmmProvider": "umfpy.providers.level_zero",
+    "MemoryConfiguration": "umfpy.manager",
+    "MemoryManager": "umfpy.manager",
     "OpenCLProvider": "umfpy.providers.opencl",
     "emulate": "umfpy.providers.emulated",
     "open_ipc": "umfpy.ipc",
@@ -71,6 +75,7 @@ __all__ = [
     "FileProvider",
     "FixedProvider",
     "Growth",
+    "Handle",
     "HostProvider",
     "InvalidArgument",
     "IpcError",
@@ -78,6 +83,8 @@ __all__ = [
     "IpcMapping",
     "LevelZeroProvider",
     "LevelZeroVmmProvider",
+    "MemoryConfiguration",
+    "MemoryManager",
     "NativeError",
     "NotSupported",
     "OpenCLProvider",

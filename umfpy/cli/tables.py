@@ -54,6 +54,15 @@ def _coarse(provider: Provider) -> ProviderPool:
     return ProxyPool(CoarseProvider(provider))
 
 
+def _manager(configuration: str) -> Callable[[Provider], ProviderPool]:
+    def make(provider: Provider) -> ProviderPool:
+        from umfpy.manager import MemoryManager
+
+        return MemoryManager(provider, configuration)
+
+    return make
+
+
 PROVIDERS: Mapping[str, ProviderChoice] = {
     "cuda": ProviderChoice(_cuda, driver="cuda"),
     "level_zero": ProviderChoice(_level_zero, driver="level_zero"),
@@ -64,5 +73,7 @@ PROVIDERS: Mapping[str, ProviderChoice] = {
 POOLS: Mapping[str, Callable[[Provider], ProviderPool]] = {
     "default": Pool,
     "coarse": _coarse,
+    "manager": _manager("sub_slices"),
+    "manager:exclusive_pages": _manager("exclusive_pages"),
     "proxy": ProxyPool,
 }

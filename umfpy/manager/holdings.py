@@ -1,0 +1,180 @@
+"""What a manager's pools hold from the provider together: limits, peaks, and getting it back."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, TypeVar
+
+from umfpy.core.pages import Totals
+from umfpy.core.pool import live_pools
+from umfpy.errors import OutOfMemoryError
+from umfpy.pools.base import ProviderPool
+from umfpy.units import format_size
+
+if TYPE_CHECKING:
+    from umfpy.manager.budget import Budget
+    from umfpy.manager.paged import PagedPool
+    from umfpy.provider import Provider
+
+T = TypeVar("T")
+
+
+class Holdings:
+    """Lets the pools of one manager grow, and shrinks them when memory is short.
+
+    Attributes
+    ----------
+    totals
+        Sums over the pools' extent maps.
+    pools
+        The persistent pool, and those of the layout.
+    capturing
+        Whether a capture is open: then nothing goes back to the provider.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        provider: Provider,
+        budget: Budget | None,
+        limit: Callable[[], int | None],
+        *,
+        thrifty: bool,
+    ) -> None:
+        self.name = name
+        self.provider = provider
+        self.totals = Totals()
+        self.capturing = False
+        self.pools: tuple[PagedPool, ...] = ()
+        self._budget = budget
+        self._limit = limit
+        self._thrifty = thrifty
+        if budget is not None:
+            budget.join(self)
+
+    def follow(self, pools: Iterable[PagedPool]) -> None:
+        """Serve these pools from now on."""
+        self.pools = tuple(pools)
+        self.totals.follow(pool.map for pool in self.pools)
+
+    # Growing.
+
+    def fetch(self, size: int, alignment: int, enter: Callable[[int], T]) -> T | None:
+        """Take `size` bytes from the provider, and return what `enter(address)` makes of them.
+
+        Idle pages of other pools go back first, rather than that the manager holds more than it
+        ever did.  None if the provider, the limit or the budget has no more; whatever `enter`
+        raises has the memory given back.
+        """
+        self._make_room(size)
+        with self._claim(size) as granted:
+            if not granted:
+                return None
+            try:
+                base = self.provider.alloc(size, alignment)
+            except OutOfMemoryError:
+                return None
+            try:
+                entered = enter(base)
+            except BaseException:
+                self.provider.free(base, size)
+                raise
+        self.totals.note()
+        return entered
+
+    def _make_room(self, size: int) -> None:
+        if self.capturing:
+            return
+        wanted = self.totals.reserved + size
+        bounds = [self._limit()]
+        if self._thrifty:
+            bounds.append(self.totals.peak_reserved)
+        missing = max((wanted - bound for bound in bounds if bound is not None), default=0)
+        if self._budget is not None:
+            missing = max(missing, self._budget.held_bytes + size - self._budget.limit_bytes)
+        self.evict(missing)
+
+    @contextmanager
+    def _claim(self, size: int) -> Iterator[bool]:
+        limit = self._limit()
+        if limit is not None and self.totals.reserved + size > limit:
+            yield False
+        elif self._budget is None:
+            yield True
+        else:
+            with self._budget.claim(size) as granted:
+                yield granted
+
+    # Shrinking.
+
+    def evict(self, missing: int) -> int:
+        """Give idle pages back until `missing` bytes went, or none are left; return the bytes.
+
+        Pools that grow just now in another thread are passed by.
+        """
+        released = 0
+        for pool in reversed(self.pools):  # layouts list the large pages last
+            if released >= missing:
+                break
+            released += pool.evict(missing - released)
+        return released
+
+    def release_idle(self) -> int:
+        """Give every idle page back; return the bytes."""
+        return sum(pool.trim() for pool in self.pools)
+
+    def reclaim(self, size: int) -> bool:
+        """Memory has run out for a page of `size` bytes: get some back; whether any came.
+
+        Asks the manager's own pools, the others of its budget, then all of the device.  Called
+        without the lock of any pool.
+        """
+        if self.capturing:
+            return False
+        released = self.release_idle()
+        if self._budget is not None:
+            for other in self._budget.members():
+                if other is not self and not other.capturing:
+                    released += other.release_idle()
+        for pool in live_pools():
+            if isinstance(pool, ProviderPool) and self._is_neighbour(pool):
+                released += pool.trim()
+        return released > 0
+
+    def _is_neighbour(self, pool: ProviderPool) -> bool:
+        mine = self.provider
+        return (
+            pool not in self.pools
+            and pool.provider.memory_type == mine.memory_type
+            and pool.provider.device == mine.device
+            and not pool.closed
+        )
+
+    def out_of_memory(self, size: int, pool: PagedPool) -> OutOfMemoryError:
+        """Return the error for a request of `size` bytes that nothing could be found for."""
+        limit = self._limit()
+        reserved = self.totals.reserved
+        info = self.provider.memory_info()
+        words = [
+            f"pool {pool.name!r} of {self.name!r} has no {format_size(size)} ({size} bytes) left",
+            f"the manager holds {format_size(reserved)}",
+        ]
+        if info is not None:
+            words.append(f"device: {format_size(info[0])} of {format_size(info[1])} free")
+        if limit is not None:
+            words.append(f"limit_bytes is {format_size(limit)}")
+        if self._budget is not None:
+            words.append(repr(self._budget))
+        if self.capturing:
+            words.append("a capture is open, during which no idle page is given back")
+        words.append("release handles, or raise the limit")
+        return OutOfMemoryError(
+            "; ".join(words),
+            requested=size,
+            used=pool.stats().used_bytes,
+            reserved=reserved,
+            limit=limit if self._budget is None else self._budget.limit_bytes,
+            largest_free=pool.stats().largest_free_bytes,
+            provider=self.provider.name,
+        )

@@ -1,0 +1,613 @@
+"""The manager: which pool serves a request, modes, captures, and changes of the layout."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import warnings
+import weakref
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from operator import index as as_index
+from typing import TYPE_CHECKING, Any, SupportsIndex
+
+from umfpy.core.extents import innermost
+from umfpy.core.handle import Binding, Handle, allocation_of, cursor_of, rebind, watch, wrap
+from umfpy.core.pages import page_of
+from umfpy.core.pool import Allocation
+from umfpy.errors import InvalidArgument
+from umfpy.manager.budget import Budget
+from umfpy.manager.configuration import MemoryConfiguration
+from umfpy.manager.errors import PoolCapacityExceeded
+from umfpy.manager.holdings import Holdings
+from umfpy.manager.layout import Layout, build_layout
+from umfpy.manager.modes import Mode, Persistence, read_mode, read_persistence
+from umfpy.manager.paged import PagedPool
+from umfpy.manager.persistent import PersistentPool
+from umfpy.manager.properties import MemoryProperties
+from umfpy.manager.report import format_report
+from umfpy.manager.storage import Storage
+from umfpy.manager.totals import manager_stats, manager_usage
+from umfpy.manager.usage import MemoryUsage, PoolUsage
+from umfpy.pools.base import ProviderPool
+from umfpy.pools.stats import PoolStats
+from umfpy.provider import Provider
+from umfpy.units import format_size, parse_size
+
+if TYPE_CHECKING:
+    from umfpy.core.pool import Stream
+    from umfpy.manager.cuda_graph import GraphCapture
+
+LOG = logging.getLogger("umfpy.manager")
+
+
+class MemoryManager(ProviderPool):
+    """Slices of pages in the manner of CubeCL: handles, layouts, and memory for captured graphs.
+
+    It is also a pool like any other: `allocate`, `malloc` and `free` go to the same pages, so
+    that it can serve CuPy.
+
+    Parameters
+    ----------
+    provider
+        Where pages come from: a `Provider`, or a pool.
+    configuration
+        ``"sub_slices"``, ``"exclusive_pages"``, a `MemoryConfiguration`, or a list as of
+        `MemoryConfiguration.explicit`.
+    properties
+        ``max_page_size`` and ``alignment``, in bytes or as text; by default a quarter of the
+        device, and the provider's granule.
+    name
+        For people; made from the provider's if not given.
+    persistent
+        ``"enabled"``: persistent memory where `mode` asks for it; ``"size-match"``: also for
+        sizes that it has had; ``"disabled"``: during captures alone; ``"enforced"``: always.
+    spill
+        Whether a request that a pool at its cap refuses goes to the next that accepts it.
+    budget
+        A limit shared with other managers.
+    limit_bytes
+        The most bytes to hold, as number or text; None for no limit.
+    thrifty
+        Whether idle pages go back before the manager holds more than it ever did.
+
+    Raises
+    ------
+    ConfigurationError
+        The layout cannot be used; the message names entry, field, value and remedy.
+    InvalidArgument
+        Another argument makes no sense.
+
+    Notes
+    -----
+    What happens is logged as ``umfpy.manager``: layouts, modes, explicit cleanup and persistent
+    memory at INFO, single requests at DEBUG.  Any thread may call anything.
+    """
+
+    def __init__(
+        self,
+        provider: Provider | ProviderPool,
+        configuration: str | MemoryConfiguration | Iterable[object] = "sub_slices",
+        properties: MemoryProperties | Mapping[str, Any] | None = None,
+        name: str | None = None,
+        persistent: Persistence | str = "enabled",
+        spill: bool = False,
+        *,
+        budget: Budget | None = None,
+        limit_bytes: int | str | None = None,
+        thrifty: bool = True,
+    ) -> None:
+        # Before the base, which closes what was begun: a bad argument must leave nothing behind.
+        chosen = MemoryConfiguration.of(configuration)
+        self._persistence = read_persistence(persistent)
+        super().__init__(provider, name=name, limit_bytes=limit_bytes, direct=True)
+        self.properties = MemoryProperties.of(self.provider, properties)
+        pools = chosen.build_pools(self.properties)
+        self.spill = spill
+        self._spilled = False
+        self._mode = self._persistence.first_mode
+        self._restore: Mode | None = None  # during a capture: the mode to go back to
+        self._changing = threading.RLock()  # of layout, mode and capture
+        self._raw: dict[int, Allocation] = {}  # by address: from `malloc` during captures
+        me = weakref.ref(self)
+        self._holdings = Holdings(
+            self.name, self.provider, budget, lambda: _limit_of(me), thrifty=thrifty
+        )
+        self._persistent = PersistentPool(
+            self._holdings, self.properties, f"{self.name}/persistent"
+        )
+        self._configuration = chosen
+        self._layout: Layout | None = None
+        self._install(build_layout(self._holdings, self.properties, self.name, pools))
+
+    # Handles.
+
+    def reserve(self, size: SupportsIndex, *, stream: Stream = None) -> Handle:
+        """Return a handle of `size` bytes.
+
+        Parameters
+        ----------
+        size
+            Bytes; 0 is legal.
+        stream
+            The stream whose work uses the memory first; None for the default stream.
+
+        Raises
+        ------
+        BufferTooBig
+            No pool of the layout takes that much; also OutOfMemoryError.
+        PoolCapacityExceeded
+            The pool that takes it is at its cap; also OutOfMemoryError.
+        OutOfMemoryError
+            The provider has no page, or the limit or budget no room, after idle pages went back.
+        InvalidArgument
+            `size` is no size, or the manager is closed.
+
+        Notes
+        -----
+        Constant time, whatever number of slices is live.
+        """
+        allocation, pool = self._allocate(size, 0, stream, False)
+        handle = wrap(allocation, self)
+        if pool is self._persistent:
+            self._persistent.touch(allocation, watch(handle))
+        if LOG.isEnabledFor(logging.DEBUG):
+            LOG.debug("%s: %d bytes from %s as %r", self.name, allocation.size, pool.name, handle)
+        return handle
+
+    def bind(self, reserved: Handle | Binding, assigned: Handle, cursor: int = 0) -> None:
+        """Make `assigned`, a fresh ``Handle()``, the identity of reserved memory.
+
+        What is left of `reserved` and its clones is stale.
+
+        Parameters
+        ----------
+        cursor
+            The logical time of the stream, which `cursor` returns.
+
+        Raises
+        ------
+        StaleHandle
+            `reserved` has no memory of this manager.
+        InvalidArgument
+            `assigned` was given memory before.
+        """
+        allocation = allocation_of(reserved, self)
+        rebind(reserved, assigned, self, as_index(cursor))
+        if allocation.pool is self._persistent:
+            self._persistent.touch(allocation, watch(assigned))
+
+    def cursor(self, handle: Handle | Binding) -> int:
+        """Return the cursor that a handle's slice was bound at, 0 before; raises as `storage`."""
+        return cursor_of(handle, self)
+
+    def storage(self, handle: Handle | Binding) -> Storage:
+        """Return where a handle's slice lies.
+
+        Raises
+        ------
+        StaleHandle
+            The handle was released, has no memory yet, or its memory was bound to another; or
+            it is another manager's.
+        """
+        allocation = allocation_of(handle, self)
+        return Storage(
+            ptr=allocation.ptr,
+            offset=allocation.ptr - page_of(allocation).base,
+            size=allocation.size,
+        )
+
+    def resource(self, handle: Handle | Binding, start: int = 0, end: int | None = None) -> Storage:
+        """Return the bytes of a slice from `start` up to `end`, None for its end.
+
+        Raises
+        ------
+        StaleHandle
+            As `storage`.
+        InvalidArgument
+            The range does not lie in the slice.
+        """
+        whole = self.storage(handle)
+        last = whole.size if end is None else as_index(end)
+        first = as_index(start)
+        if not 0 <= first <= last <= whole.size:
+            raise InvalidArgument(
+                f"bytes {first} to {last} do not lie in a slice of {whole.size} bytes"
+            )
+        return Storage(whole.ptr + first, whole.offset + first, last - first)
+
+    # The face of a pool.
+
+    def allocate(
+        self,
+        size: SupportsIndex,
+        alignment: SupportsIndex = 0,
+        stream: Stream = None,
+        zero: bool = False,
+    ) -> Allocation:
+        """Return `size` bytes without a handle; as `Pool.allocate`, and raises as `reserve`.
+
+        What is allocated during a capture must be dropped, not freed by ``free()``, if the
+        captured graph may run afterwards.
+        """
+        allocation, pool = self._allocate(size, alignment, stream, zero)
+        if pool is self._persistent:
+            self._persistent.touch(allocation, weakref.ref(allocation))
+        return allocation
+
+    def malloc(
+        self,
+        size: SupportsIndex,
+        alignment: SupportsIndex = 0,
+        stream: Stream = None,
+        zero: bool = False,
+    ) -> int:
+        """Return the address of `size` bytes, which `free` takes back; raises as `reserve`."""
+        if self._holdings.capturing:
+            allocation = self.allocate(size, alignment, stream, zero)
+            self._raw[allocation.ptr] = allocation
+            return allocation.ptr
+        while True:
+            layout = self._current_layout()
+            pool = self._choose(layout, _checked(size))
+            try:
+                ptr = self._spilling(layout, pool, "malloc", size, alignment, stream, zero)
+            except InvalidArgument:
+                if self._layout is layout:
+                    raise
+                continue
+            if self._layout is layout:
+                self._holdings.totals.note()
+                return int(ptr)
+            self.free(ptr)
+
+    def free(
+        self, ptr: int | None, size: SupportsIndex | None = None, stream: Stream = None
+    ) -> None:
+        """Free what `malloc` returned; as `Pool.free`."""
+        if not ptr:
+            return
+        raw = self._raw.get(ptr)
+        if raw is not None and (size is None or as_index(size) == raw.size):
+            # A capture may have pinned it, so that it is not ours alone to free.
+            self._raw.pop(ptr, None)
+            return
+        owner = self._owner_of(ptr)
+        if owner is None:
+            self.map.refuse(ptr, None if size is None else as_index(size))
+        owner.free(ptr, size, stream)
+
+    def owns(self, address: int) -> bool:
+        """Return whether `address` lies in a live slice of this manager."""
+        owner = self._owner_of(address)
+        return owner is not None and owner.owns(address)
+
+    # Requests.
+
+    def _allocate(
+        self, size: SupportsIndex, alignment: SupportsIndex, stream: Stream, zero: bool
+    ) -> tuple[Allocation, PagedPool]:
+        """Return the allocation, and the pool that it comes from."""
+        bytes_ = _checked(size)
+        while True:
+            layout = self._current_layout()
+            pool = self._choose(layout, bytes_)
+            try:
+                allocation: Allocation = self._spilling(
+                    layout, pool, "allocate", bytes_, alignment, stream, zero
+                )
+            except InvalidArgument:
+                if self._layout is layout:
+                    raise
+                continue  # the pool was closed under our hands by `configure`
+            if self._layout is layout:
+                self._holdings.totals.note()
+                return allocation, allocation.pool  # type: ignore[return-value]
+
+    def _current_layout(self) -> Layout:
+        layout = self._layout
+        if layout is None:
+            with self._changing:  # held by whoever changes it
+                layout = self._layout
+        if layout is None or self.closed:
+            raise InvalidArgument(
+                f"{self.name!r} is closed, or belongs to the process that forked this one; make a "
+                "new manager"
+            )
+        return layout
+
+    def _choose(self, layout: Layout, size: int) -> PagedPool:
+        """Return the pool that is to serve a request, and let it count it."""
+        persistent = self._mode is Mode.PERSISTENT or (
+            self._persistence is Persistence.SIZE_MATCH and self._persistent.knows(size)
+        )
+        pool = self._persistent if persistent else layout.pool_for(size)
+        pool.tick()
+        return pool
+
+    def _spilling(
+        self, layout: Layout, pool: PagedPool, method: str, size: Any, *arguments: Any
+    ) -> Any:
+        """Ask `pool`, and with `spill` the later ones while they are at their caps."""
+        chosen: PagedPool | None = pool
+        while True:
+            try:
+                return getattr(chosen, method)(size, *arguments)
+            except PoolCapacityExceeded:
+                if not self.spill or chosen is None:
+                    raise
+                chosen = layout.next_pool(chosen, size)
+                if chosen is None:
+                    raise
+                self._note_spill(pool)
+
+    def _note_spill(self, pool: PagedPool) -> None:
+        if not self._spilled:
+            self._spilled = True
+            LOG.warning("%s is at its cap; requests go to later pools from now on", pool.name)
+
+    def _owner_of(self, address: int) -> PagedPool | None:
+        """Return the pool of this manager whose page holds `address`."""
+        extent = innermost(address) if isinstance(address, int) else None
+        while extent is not None:
+            owner = extent.map.owner()
+            if isinstance(owner, PagedPool) and owner.holdings() is self._holdings:
+                return owner
+            extent = extent.parent
+        return None
+
+    # Modes and captures.
+
+    def mode(self, mode: Mode | str | None = None) -> str:
+        """Set what requests are for from now on, ``"auto"`` or ``"persistent"``; return what is.
+
+        During a capture only what is restored at its end changes.  With `persistent`
+        ``"disabled"`` or ``"enforced"`` nothing does.
+        """
+        if mode is not None:
+            wanted = read_mode(mode)
+            with self._changing:
+                if not self._persistence.honours_mode:
+                    LOG.info(
+                        "%s: mode %s is ignored: persistent memory is %s",
+                        self.name,
+                        wanted.value,
+                        self._persistence.value,
+                    )
+                elif self._restore is not None:
+                    self._restore = wanted
+                else:
+                    self._mode = wanted
+                    LOG.info("%s: mode %s", self.name, wanted.value)
+        return self._mode.value
+
+    @property
+    def capturing(self) -> bool:
+        """Whether a capture is open."""
+        return self._restore is not None
+
+    def capture_begin(self) -> None:
+        """Open a capture: from now on requests are persistent, and nothing goes back.
+
+        What is freed may be used again within the capture.  A second begin changes nothing but
+        the mode, if that was changed.
+        """
+        with self._changing:
+            if self._restore is None:
+                self._current_layout()
+                self._restore = self._mode
+                self._persistent.start_touching()
+                self._holdings.capturing = True
+                LOG.info("%s: capture begins", self.name)
+            self._mode = Mode.PERSISTENT
+
+    def capture_end(self) -> list[Handle]:
+        """Close the capture, and return a handle for each slice that was used in it.
+
+        Keep them for as long as the captured graph may run.  Without a capture: [].
+        """
+        with self._changing:
+            if self._restore is None:
+                return []
+            self._mode, self._restore = self._restore, None
+            pins = self._persistent.end_touching(self)
+            self._holdings.capturing = False
+            LOG.info("%s: capture ends with %d slices", self.name, len(pins))
+            return pins
+
+    @contextmanager
+    def capturing_memory(self) -> Iterator[list[Handle]]:
+        """Open a capture for a ``with``; the list that it yields holds the handles afterwards.
+
+        If the body raises, the memory is given back, and the list stays empty.
+        """
+        pins: list[Handle] = []
+        self.capture_begin()
+        try:
+            yield pins
+        except BaseException:
+            self.capture_end().clear()
+            raise
+        pins += self.capture_end()
+
+    def capture(self, stream: Stream) -> GraphCapture:
+        """Return a context manager that captures a CUDA stream into a graph; see `GraphCapture`.
+
+        Raises DriverUnavailable without cuda-bindings.
+        """
+        from umfpy.manager.cuda_graph import GraphCapture
+
+        return GraphCapture(self, stream)
+
+    # Giving back.
+
+    def cleanup(self, explicit: bool = False) -> int:
+        """Give idle pages back, and return the bytes; nothing during a capture.
+
+        Explicit: all of them.  Else those that have been idle for their pool's period; that also
+        happens by itself every so many requests.
+        """
+        if self._holdings.capturing:
+            LOG.info("%s: cleanup waits for the end of the capture", self.name)
+            return 0
+        released = sum(pool.cleanup(explicit) for pool in self._pools())
+        if explicit:
+            LOG.info("%s: cleanup gave %s back", self.name, format_size(released))
+        return released
+
+    def trim(self, keep_bytes: int | str = 0) -> int:
+        """Give idle pages back while `keep_bytes` stay held; as `Pool.trim`.
+
+        Nothing during a capture.
+        """
+        keep = parse_size(keep_bytes)
+        released = 0
+        for pool in reversed(self._pools()):
+            held = self._holdings.totals.reserved
+            mine = pool.map.counters()["reserved"]
+            released += pool.trim(max(keep - (held - mine), 0))
+        return released
+
+    def configure(self, configuration: str | MemoryConfiguration | Iterable[object]) -> bool:
+        """Change the layout, and return True; False, with nothing changed, if it cannot be now.
+
+        It cannot during a capture, or while any slice of the present layout lives, be it an
+        empty one.  Persistent slices neither hinder it nor move.  Idle pages go back.
+
+        Raises
+        ------
+        ConfigurationError
+            The layout cannot be used; nothing was changed.
+        """
+        chosen = MemoryConfiguration.of(configuration)
+        pools = chosen.build_pools(self.properties)
+        with self._changing:
+            before = self._current_layout()
+            if self._restore is not None:
+                LOG.info("%s: layout kept: a capture is open", self.name)
+                return False
+            self._layout = None  # requests wait, and one under way tries again
+            try:
+                self.trim()
+                live = sum(pool.stats().live_allocations for pool in before.pools)
+                if live:
+                    LOG.info("%s: layout kept: %d slices live", self.name, live)
+                    return False
+                for pool in before.pools:
+                    pool.retire()
+                before = build_layout(self._holdings, self.properties, self.name, pools)
+                self._configuration = chosen
+                return True
+            finally:
+                self._install(before)
+
+    def _install(self, layout: Layout) -> None:
+        self._holdings.follow((self._persistent, *layout.pools))
+        self._layout = layout
+        LOG.info(
+            "%s: layout of %d pools: %s",
+            self.name,
+            len(layout.pools),
+            ", ".join(pool.name for pool in layout.pools),
+        )
+
+    def _pools(self) -> tuple[PagedPool, ...]:
+        return self._holdings.pools
+
+    @property
+    def configuration(self) -> MemoryConfiguration:
+        """The configuration that is in use."""
+        return self._configuration
+
+    def synchronize(self) -> None:
+        """Wait for the device; then memory freed on any stream may be used on all of them.
+
+        Raises InvalidArgument during a capture, which waiting would break.
+        """
+        if self._holdings.capturing:
+            raise InvalidArgument(
+                f"{self.name!r} cannot wait for the device: a capture is open, and would break; "
+                "end it first"
+            )
+        for pool in self._pools():
+            pool.synchronize()
+
+    def close(self) -> None:
+        """Give everything back and refuse further requests; closing twice is fine.
+
+        Live slices stay valid.  A ResourceWarning reports them, and each page goes back with its
+        last slice.
+        """
+        self._finish(warn=True)
+
+    def _finish(self, *, warn: bool) -> None:
+        if not hasattr(self, "_layout") or self.map.foreign or self.closed:
+            return
+        with self._changing:
+            self.capture_end().clear()
+            self.map.shut()
+            for pool in self._pools():
+                pool.retire()
+        left = self.memory_usage()
+        if warn and left.number_allocs:
+            warnings.warn(
+                f"{self.name!r} was closed with {left.number_allocs} live slices of "
+                f"{left.bytes_in_use} bytes; {left.bytes_reserved} bytes stay held for them",
+                ResourceWarning,
+                stacklevel=3,
+            )
+
+    # Questions.
+
+    def memory_usage(self) -> MemoryUsage:
+        """Return what is live and held, over all pools; O(pages)."""
+        return manager_usage(self.pool_usage(), self._holdings.totals)
+
+    def pool_usage(self) -> list[PoolUsage]:
+        """Return what each pool has, the persistent one first; O(pages)."""
+        return [pool.usage() for pool in self._pools()]
+
+    def report(self) -> str:
+        """Return a report for people."""
+        return format_report(
+            self.name, self.memory_usage(), self._persistent.pages_by_size(), self.pool_usage()[1:]
+        )
+
+    def stats(self) -> PoolStats:
+        """Return the statistics of all pools as those of one."""
+        if not hasattr(self, "_layout"):
+            return super().stats()
+        return manager_stats([pool.stats() for pool in self._pools()], self._holdings.totals)
+
+    def reset_peaks(self) -> None:
+        """Let every peak start again from what its number is now."""
+        self._holdings.totals.reset()
+        for pool in self._pools():
+            pool.reset_peaks()
+
+    def check(self, level: str = "full") -> None:
+        """Check the invariants of every pool's extent map, and how they add up."""
+        for pool in self._pools():
+            pool.check(level)
+        if level == "full":
+            held = sum(pool.map.counters()["reserved"] for pool in self._pools())
+            if held != self._holdings.totals.reserved:
+                raise AssertionError("broken invariant: totals equal the sums over the pools")
+
+
+def _limit_of(manager: weakref.ref[MemoryManager]) -> int | None:
+    alive = manager()
+    return None if alive is None else alive.limit_bytes
+
+
+def _checked(size: SupportsIndex) -> int:
+    """Return a size; InvalidArgument if it is none."""
+    if type(size) is int and size >= 0:
+        return size
+    try:
+        number = as_index(size)
+    except TypeError:
+        number = -1
+    if number < 0:
+        raise InvalidArgument(f"size must be an integer from 0 on, not {size!r}")
+    return number

@@ -1,0 +1,58 @@
+"""What a manager has, as text for people."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from umfpy.manager.usage import MemoryUsage, PoolUsage
+from umfpy.units import format_size
+
+
+def format_report(
+    name: str,
+    usage: MemoryUsage,
+    persistent: Mapping[int, tuple[int, int]],
+    pools: Sequence[PoolUsage],
+) -> str:
+    """Return the report: persistent pages by size, each dynamic pool, and a summary.
+
+    Parameters
+    ----------
+    persistent
+        {page size: (idle pages, all pages)}.
+    """
+    lines = [f"Memory of {name}", "  persistent pages"]
+    lines += [_persistent_line(size, *counts) for size, counts in persistent.items()] or [
+        "    none"
+    ]
+    lines.append("  pools")
+    lines += [_pool_line(pool) for pool in pools]
+    lines += _summary(usage)
+    return "\n".join(lines)
+
+
+def _persistent_line(size: int, idle: int, total: int) -> str:
+    return f"    {format_size(size)}: {idle} free, {total - idle} full, {total} in all"
+
+
+def _pool_line(pool: PoolUsage) -> str:
+    usage = pool.usage
+    return (
+        f"    {pool.name}: {usage.number_allocs} slices of {format_size(usage.bytes_in_use)} in "
+        f"{pool.pages} pages ({pool.idle_pages} idle) of {format_size(usage.bytes_reserved)}"
+    )
+
+
+def _summary(usage: MemoryUsage) -> list[str]:
+    return [
+        "  summary",
+        f"    slices     {usage.number_allocs} (peak {usage.peak_number_allocs})",
+        f"    in use     {_bytes(usage.bytes_in_use)} (peak {_bytes(usage.peak_bytes_in_use)})",
+        f"    padding    {_bytes(usage.bytes_padding)} (overhead {usage.padding_overhead:.1%})",
+        f"    reserved   {_bytes(usage.bytes_reserved)} (peak {_bytes(usage.peak_bytes_reserved)})",
+        f"    efficiency {usage.efficiency:.1%}",
+    ]
+
+
+def _bytes(size: int) -> str:
+    return format_size(size) if size < 1024 else f"{format_size(size)} ({size} B)"

@@ -1,0 +1,49 @@
+"""How much memory a manager and its pools have."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class MemoryUsage:
+    """Bytes and slices at one moment.
+
+    A peak is the highest that its number has been after any request, since the manager was made
+    or `MemoryManager.reset_peaks` was called.
+    """
+
+    number_allocs: int  #: live slices
+    bytes_in_use: int  #: as requested
+    bytes_padding: int  #: what requests were rounded up by to the alignment
+    bytes_reserved: int  #: held from the provider
+    peak_number_allocs: int
+    peak_bytes_in_use: int
+    peak_bytes_reserved: int
+
+    @property
+    def efficiency(self) -> float:
+        """Bytes in use over bytes reserved; 1.0 where none are reserved."""
+        return ratio(self.bytes_in_use, self.bytes_reserved, otherwise=1.0)
+
+    @property
+    def padding_overhead(self) -> float:
+        """Bytes of padding over bytes in use and padding; 0.0 where there are none."""
+        padded = self.bytes_in_use + self.bytes_padding
+        return ratio(self.bytes_padding, padded, otherwise=0.0)
+
+
+@dataclass(frozen=True)
+class PoolUsage:
+    """One pool of a manager."""
+
+    name: str
+    kind: str  #: "persistent", "sliced" or "exclusive"
+    pages: int
+    idle_pages: int  #: without a live slice
+    usage: MemoryUsage
+
+
+def ratio(part: int, whole: int, *, otherwise: float) -> float:
+    """Return ``part / whole``, or `otherwise` where that means nothing."""
+    return part / whole if whole else otherwise
