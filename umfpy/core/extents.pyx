@@ -221,8 +221,12 @@ cdef orphan(Extent extent, size_t position):
     """Let the parent's block be freed again, once no other extent lies in it."""
     cdef Extent parent = extent.parent
     cdef ExtentMap space = parent.map
-    cdef uint64_t start = space.m.blocks[extent.parent_block].start
-    cdef uint64_t end = start + span_of(&space.m, extent.parent_block)
+    cdef uint64_t start
+    cdef uint64_t end
+    lock_enter(&space.m.lock)  # the array of blocks may move under another thread's hands
+    start = space.m.blocks[extent.parent_block].start
+    end = start + span_of(&space.m, extent.parent_block)
+    lock_release(&space.m.lock)
     extent.parent = None
     if position < entries_used and entries[position].base < end:
         return
@@ -444,7 +448,11 @@ cdef class ExtentMap:
 
     def extent_of(self, uint32_t block):
         """Return the Extent of a used block."""
-        return self.extents[extent_of(&self.m, block)]
+        cdef uint32_t index
+        lock_enter(&self.m.lock)
+        index = extent_of(&self.m, block)
+        lock_release(&self.m.lock)
+        return self.extents[index]
 
     # Blocks, by address.
 
@@ -722,7 +730,11 @@ cdef class ExtentMap:
     @property
     def streams(self):
         """How many streams have used this memory; always 0 where streams do not matter."""
-        return self.m.streams
+        cdef uint32_t streams
+        lock_enter(&self.m.lock)
+        streams = self.m.streams
+        lock_release(&self.m.lock)
+        return streams
 
     @property
     def foreign(self):

@@ -257,10 +257,11 @@ cdef class BasePool:
         if self.direct:
             return False
         lock_enter(&self.m.lock)
+        # Closed comes first: in a forked child the blocks may be as another thread left them.
         free = (
-            self.m.blocks[block].generation == generation
+            not self.m.closed
+            and self.m.blocks[block].generation == generation
             and not self.m.blocks[block].slack >> 31
-            and not self.m.closed
         )
         if free:
             map_free(self.m, block, tag_of(self.m, block))
@@ -326,7 +327,11 @@ cdef class BasePool:
 
     def _is_live(self, uint32_t block, uint32_t generation):
         """Whether a block is still used, by the allocation of that generation."""
-        return self.m.blocks[block].generation == generation and bool(generation & 1)
+        cdef bint live
+        lock_enter(&self.m.lock)
+        live = self.m.blocks[block].generation == generation and generation & 1
+        lock_release(&self.m.lock)
+        return live
 
     def c_interface(self):
         """Return the pool's `CInterface`: functions for callers that hold no GIL.
