@@ -57,7 +57,8 @@ def fetch_descriptor(system: System, place: Place) -> int:
         except DriverError as error:
             if error.code not in (errno.EPERM, errno.ENOSYS):
                 raise IpcError(
-                    f"process {pid} has no descriptor {place.fd} any more: {error}"
+                    f"process {pid} has no descriptor {place.fd} any more: the exported memory was "
+                    f"freed, or its provider closed ({error})"
                 ) from None
         return _open_in_proc(place)
     finally:

@@ -17,7 +17,7 @@ import ipc_support as support
 import umfpy.ipc
 
 
-@pytest.fixture(params=["host", "cuda"])
+@pytest.fixture(params=["host", "cuda", "level_zero"])
 def side(request: pytest.FixtureRequest) -> Iterator[support.Side]:
     """Memory that can be shared, with counters of what the provider below is asked for.
 

@@ -97,15 +97,37 @@ _CUDA_CALLS = {
     "open": "cuIpcOpenMemHandle_v2",
     "close": "cuIpcCloseMemHandle",
 }
+_LEVEL_ZERO_CALLS = {
+    "alloc": "zeMemAllocDevice",
+    "free": "zeMemFree",
+    "export": "zeMemGetIpcHandle",
+    "open": "zeMemOpenIpcHandle",
+    "close": "zeMemCloseIpcHandle",
+}
+#: What a Level Zero provider has for itself until it is closed.
+_LEVEL_ZERO_OWN = {"contexts", "lists", "event_pools", "events"}
 
 
 def make_side(kind: str) -> Side:
-    """Return shared host memory, or CUDA on the emulated driver."""
+    """Return shared host memory, or CUDA or Level Zero on the emulated driver."""
     if kind == "host":
         umfpy.ipc.register_provider("host", CountingHost)
         return Side(kind, CountingHost(shared=True), lambda name: CountingHost.counts[name])
+    if kind == "level_zero":
+        return _level_zero_side()
     emu = umfpy.emulate("cuda", memory="1GiB")
     return Side(kind, umfpy.CudaProvider(0), lambda name: emu.calls[_CUDA_CALLS[name]], emu.leaks)
+
+
+def _level_zero_side() -> Side:
+    emu = umfpy.emulate("level_zero", memory="1GiB")
+    provider = umfpy.LevelZeroProvider(0)
+    provider.granularity()  # asked once, of an allocation that is not the test's
+
+    def leaks() -> object:
+        return {kind: items for kind, items in emu.leaks().items() if kind not in _LEVEL_ZERO_OWN}
+
+    return Side("level_zero", provider, lambda name: emu.calls[_LEVEL_ZERO_CALLS[name]], leaks)
 
 
 class Peer:
