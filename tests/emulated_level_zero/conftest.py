@@ -70,7 +70,7 @@ _OURS = ("LD_PRELOAD", "UMFPY_EMULATE_LEVEL_ZERO", "ZE_ENABLE_ALT_DRIVERS")
 
 @pytest.fixture
 def run(emu: EmulatedLevelZero) -> Runner:
-    """Run Python code in a fresh process, by default on the emulated driver and with ``ze`` begun."""
+    """Run Python code in a fresh process, by default emulated and with ``ze`` begun."""
 
     def runner(code: str, begin: bool = True, emulated: bool = True, **environment: str) -> Any:
         base = {name: value for name, value in os.environ.items() if name not in _OURS}

@@ -1,6 +1,7 @@
 """Command lists, immediate and regular, and the queues that carry them out."""
 
 import ctypes
+from itertools import pairwise
 
 import pytest
 
@@ -29,7 +30,7 @@ def test_an_immediate_list_copies_between_any_two_kinds(ze, mode):
     ptrs = [ze.alloc(100), ze.alloc(100, device=1), ze.alloc_host(100), ze.alloc_shared(100)]
     mine = ctypes.create_string_buffer(b"the bytes", 100)
     chain = [ctypes.addressof(mine), *ptrs]
-    for source, to in zip(chain, chain[1:], strict=False):
+    for source, to in pairwise(chain):
         assert _copy(ze, list_, to, source, 100) == 0
     ze("zeCommandListHostSynchronize", list_, 0)
     assert ze.read(ptrs[-1], 9) == b"the bytes"
