@@ -50,6 +50,12 @@ def _level_zero_vmm() -> Provider:
     return LevelZeroVmmProvider()
 
 
+def _opencl() -> Provider:
+    from umfpy.providers.opencl import OpenCLProvider
+
+    return OpenCLProvider()
+
+
 def _coarse(provider: Provider) -> ProviderPool:
     return ProxyPool(CoarseProvider(provider))
 
@@ -68,6 +74,7 @@ PROVIDERS: Mapping[str, ProviderChoice] = {
     "level_zero": ProviderChoice(_level_zero, driver="level_zero"),
     "level_zero_vmm": ProviderChoice(_level_zero_vmm, driver="level_zero"),
     "host": ProviderChoice(_host),
+    "opencl": ProviderChoice(_opencl),
 }
 
 POOLS: Mapping[str, Callable[[Provider], ProviderPool]] = {

@@ -16,6 +16,7 @@ def make_capsule(
     versioned: bool,
     keep: Any,
 ) -> Any: ...
+
 @final
 class Taken:
     def __init__(self, capsule: Any) -> None: ...
