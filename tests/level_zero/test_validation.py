@@ -1,0 +1,65 @@
+"""The suite once more, with the loader's validation layer looking at every argument."""
+
+from __future__ import annotations
+
+import ctypes.util
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+HERE = Path(__file__).parent
+
+#: What asks the driver for everything; absence and traces need no second look at arguments.
+SUITES = ["provider", "residency", "vmm", "contents", "sharing", "faults", "contract", "sycl"]
+
+ON = {"ZE_ENABLE_VALIDATION_LAYER": "1", "ZE_ENABLE_PARAMETER_VALIDATION": "1"}
+
+pytestmark = [
+    pytest.mark.skipif(
+        ctypes.util.find_library("ze_validation_layer") is None,
+        reason="no Level Zero loader with a validation layer (libze1)",
+    ),
+    pytest.mark.skipif("ZE_ENABLE_VALIDATION_LAYER" in os.environ, reason="this is that suite"),
+]
+
+#: A call that the driver takes and the layer does not: a null start of a reservation.
+PROBE = """
+import ctypes, umfpy
+umfpy.emulate("level_zero", memory="1GiB")
+provider = umfpy.LevelZeroVmmProvider()
+found = ctypes.c_void_p()
+function = provider._driver._functions["zeVirtualMemReserve"]
+answer = function(provider.context, None, 2 << 20, ctypes.byref(found))
+if not answer:
+    provider._driver.call("zeVirtualMemFree", provider.context, found, 2 << 20)
+provider.close()
+print(hex(answer))
+"""
+
+
+def test_the_layer_is_on(run_python):
+    """Otherwise the next test would show nothing."""
+    assert run_python(PROBE, env={**os.environ, **ON}) == "0x78000007"
+    assert run_python(PROBE) == "0x0"
+
+
+def test_the_suite_without_a_complaint():
+    """Every test passes, so that no call was refused which the driver alone would have taken."""
+    tests = [str(HERE / f"test_{name}.py") for name in SUITES]
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *tests],
+        cwd=HERE.parents[1],
+        env={**os.environ, **ON},
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout[-4000:] + done.stderr[-2000:]
+    summary = done.stdout.strip().splitlines()[-1]
+    assert int(re.match(r"(\d+) passed", summary)[1]) > 150
+    assert "skipped" not in summary
