@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from umfpy.core.handle import Handle
 from umfpy.core.pages import stream_number
 from umfpy.errors import DriverError, InvalidArgument, StaleHandle
-from umfpy.providers.cuda.driver import CudaDriver
+from umfpy.manager.cuda_calls import CudaCalls
 
 if TYPE_CHECKING:
     from umfpy.core.pool import Stream
@@ -27,7 +27,7 @@ class CapturedGraph:
         `close`.
     """
 
-    def __init__(self, manager: MemoryManager, driver: CudaDriver) -> None:
+    def __init__(self, manager: MemoryManager, driver: CudaCalls) -> None:
         self._manager = manager
         self._driver = driver
         self._graph: Any = None
@@ -46,7 +46,7 @@ class CapturedGraph:
         if self._executable is None:
             raise StaleHandle("there is no graph to launch: its capture is open, failed, or closed")
         self._launched = True
-        self._driver.call(
+        self._driver(
             "cuGraphLaunch", self._executable, self._driver.bindings.CUstream(stream_number(stream))
         )
 
@@ -60,10 +60,10 @@ class CapturedGraph:
             self._launched = False
         executable, self._executable = self._executable, None
         if executable is not None:
-            self._driver.call("cuGraphExecDestroy", executable)
+            self._driver("cuGraphExecDestroy", executable)
         graph, self._graph = self._graph, None
         if graph is not None:
-            self._driver.call("cuGraphDestroy", graph)
+            self._driver("cuGraphDestroy", graph)
         while self.pins:
             self.pins.pop().release()
 
@@ -71,7 +71,7 @@ class CapturedGraph:
         """Take over what a capture brought, and make it ready to run: cuGraphInstantiate."""
         self._graph = graph
         self.pins += pins
-        self._executable = self._driver.call("cuGraphInstantiate", graph, 0)
+        self._executable = self._driver("cuGraphInstantiate", graph, 0)
 
     def __enter__(self) -> CapturedGraph:
         return self
@@ -109,7 +109,7 @@ class GraphCapture:
                 "cupy.cuda.Stream(non_blocking=True)"
             )
         self._manager = manager
-        self._driver = CudaDriver()
+        self._driver = CudaCalls()
         self._stream = self._driver.bindings.CUstream(number)
         self._graph = CapturedGraph(manager, self._driver)
 
@@ -121,7 +121,7 @@ class GraphCapture:
         relaxed = self._driver.bindings.CUstreamCaptureMode.CU_STREAM_CAPTURE_MODE_RELAXED
         self._manager.capture_begin()
         try:
-            self._driver.call("cuStreamBeginCapture", self._stream, relaxed)
+            self._driver("cuStreamBeginCapture", self._stream, relaxed)
         except BaseException:
             self._manager.capture_end().clear()
             raise
@@ -134,7 +134,7 @@ class GraphCapture:
         trace: TracebackType | None,
     ) -> None:
         try:
-            graph = self._driver.call("cuStreamEndCapture", self._stream)
+            graph = self._driver("cuStreamEndCapture", self._stream)
         except DriverError:
             # The driver has dropped what there was of a graph.
             self._manager.capture_end().clear()
@@ -144,7 +144,7 @@ class GraphCapture:
         pins = self._manager.capture_end()
         if error is not None:
             pins.clear()
-            self._driver.call("cuGraphDestroy", graph)
+            self._driver("cuGraphDestroy", graph)
             return
         try:
             self._graph.finish(graph, pins)

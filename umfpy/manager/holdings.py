@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, TypeVar
@@ -15,7 +16,6 @@ from umfpy.units import format_size
 if TYPE_CHECKING:
     from umfpy.manager.budget import Budget
     from umfpy.manager.paged import PagedPool
-    from umfpy.provider import Provider
 
 T = TypeVar("T")
 
@@ -35,20 +35,18 @@ class Holdings:
 
     def __init__(
         self,
-        name: str,
-        provider: Provider,
+        manager: ProviderPool,
         budget: Budget | None,
-        limit: Callable[[], int | None],
         *,
         thrifty: bool,
     ) -> None:
-        self.name = name
-        self.provider = provider
+        self.name = manager.name
+        self.provider = manager.provider
+        self._manager = weakref.ref(manager)
         self.totals = Totals()
         self.capturing = False
         self.pools: tuple[PagedPool, ...] = ()
         self._budget = budget
-        self._limit = limit
         self._thrifty = thrifty
         if budget is not None:
             budget.join(self)
@@ -57,6 +55,14 @@ class Holdings:
         """Serve these pools from now on."""
         self.pools = tuple(pools)
         self.totals.follow(pool.map for pool in self.pools)
+
+    def manager(self) -> ProviderPool | None:
+        """Return the manager; None once it is gone."""
+        return self._manager()
+
+    def _limit(self) -> int | None:
+        manager = self._manager()
+        return None if manager is None else manager.limit_bytes
 
     # Growing.
 
@@ -86,11 +92,12 @@ class Holdings:
     def _make_room(self, size: int) -> None:
         if self.capturing:
             return
-        wanted = self.totals.reserved + size
-        bounds = [self._limit()]
         if self._thrifty:
-            bounds.append(self.totals.peak_reserved)
-        missing = max((wanted - bound for bound in bounds if bound is not None), default=0)
+            self.evict(self.totals.reserved + size - self.totals.peak_reserved, spare=True)
+        missing = 0
+        limit = self._limit()
+        if limit is not None:
+            missing = self.totals.reserved + size - limit
         if self._budget is not None:
             missing = max(missing, self._budget.held_bytes + size - self._budget.limit_bytes)
         self.evict(missing)
@@ -108,16 +115,18 @@ class Holdings:
 
     # Shrinking.
 
-    def evict(self, missing: int) -> int:
+    def evict(self, missing: int, *, spare: bool = False) -> int:
         """Give idle pages back until `missing` bytes went, or none are left; return the bytes.
 
-        Pools that grow just now in another thread are passed by.
+        `spare`: not those of persistent memory.  Pools that grow just now in another thread are
+        passed by.
         """
         released = 0
         for pool in reversed(self.pools):  # layouts list the large pages last
             if released >= missing:
                 break
-            released += pool.evict(missing - released)
+            if not (spare and pool.keeps_idle):
+                released += pool.evict(missing - released)
         return released
 
     def release_idle(self) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import sys
 import threading
 import warnings
 import weakref
@@ -15,7 +16,7 @@ from umfpy.core.extents import innermost
 from umfpy.core.handle import Binding, Handle, allocation_of, cursor_of, rebind, watch, wrap
 from umfpy.core.pages import page_of
 from umfpy.core.pool import Allocation
-from umfpy.errors import InvalidArgument
+from umfpy.errors import InvalidArgument, UmfpyError
 from umfpy.manager.budget import Budget
 from umfpy.manager.configuration import MemoryConfiguration
 from umfpy.manager.errors import PoolCapacityExceeded
@@ -109,10 +110,7 @@ class MemoryManager(ProviderPool):
         self._restore: Mode | None = None  # during a capture: the mode to go back to
         self._changing = threading.RLock()  # of layout, mode and capture
         self._raw: dict[int, Allocation] = {}  # by address: from `malloc` during captures
-        me = weakref.ref(self)
-        self._holdings = Holdings(
-            self.name, self.provider, budget, lambda: _limit_of(me), thrifty=thrifty
-        )
+        self._holdings = Holdings(self, budget, thrifty=thrifty)
         self._persistent = PersistentPool(
             self._holdings, self.properties, f"{self.name}/persistent"
         )
@@ -557,6 +555,17 @@ class MemoryManager(ProviderPool):
                 stacklevel=3,
             )
 
+    def __del__(self) -> None:
+        # Quietly: what was allocated without handles outlives the manager, as it does a pool.
+        if sys.is_finalizing():
+            return
+        try:
+            self._finish(warn=False)
+        except UmfpyError as error:
+            warnings.warn(
+                f"{self.name!r} could not be closed: {error}", ResourceWarning, stacklevel=2
+            )
+
     # Questions.
 
     def memory_usage(self) -> MemoryUsage:
@@ -593,11 +602,6 @@ class MemoryManager(ProviderPool):
             held = sum(pool.map.counters()["reserved"] for pool in self._pools())
             if held != self._holdings.totals.reserved:
                 raise AssertionError("broken invariant: totals equal the sums over the pools")
-
-
-def _limit_of(manager: weakref.ref[MemoryManager]) -> int | None:
-    alive = manager()
-    return None if alive is None else alive.limit_bytes
 
 
 def _checked(size: SupportsIndex) -> int:

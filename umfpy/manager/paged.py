@@ -33,12 +33,15 @@ class PagedPool(ProviderPool):
         What reports call it.
     whole
         Whether a page holds one slice.
+    keeps_idle
+        Whether idle pages stay until memory is short, or somebody asks for them.
     period
         After how many requests idle pages go; None: never by themselves.
     """
 
     kind = ""
     whole = False
+    keeps_idle = False
 
     def __init__(
         self,
@@ -71,6 +74,12 @@ class PagedPool(ProviderPool):
     def holdings(self) -> Holdings | None:
         """Return the manager's holdings; None once it is gone."""
         return self._holdings()
+
+    @property
+    def manager(self) -> ProviderPool | None:
+        """The `MemoryManager` that the pool belongs to; None once it is gone."""
+        holdings = self._holdings()
+        return None if holdings is None else holdings.manager()
 
     @property
     def capturing(self) -> bool:

@@ -36,6 +36,7 @@ class PersistentPool(WholePagePool):
     """
 
     kind = "persistent"
+    keeps_idle = True
 
     def __init__(self, holdings: Holdings, properties: MemoryProperties, name: str) -> None:
         super().__init__(holdings, properties, name)

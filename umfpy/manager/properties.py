@@ -81,4 +81,4 @@ def _page_of(provider: Provider, unit: int) -> int:
     info = provider.memory_info()
     if info is None:
         return _UNKNOWN_MAX_PAGE
-    return max(info[1] // _PAGE_PART // unit * unit, unit)
+    return max(info[1] // _PAGE_PART // max(unit, 1) * unit, unit)

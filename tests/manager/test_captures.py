@@ -1,0 +1,169 @@
+"""Modes, persistent memory, and the memory of captures."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.manager.conftest import Make
+from tests.manager.support import exclusive, layout, sliced
+from umfpy import Handle, InvalidArgument, OutOfMemoryError
+
+
+def persistent_count(manager) -> int:
+    return manager.pool_usage()[0].usage.number_allocs
+
+
+@pytest.mark.parametrize(
+    ("choice", "first", "honoured", "outside"),
+    [
+        ("enabled", "auto", True, 0),
+        ("size-match", "auto", True, 1),
+        ("disabled", "auto", False, 0),
+        ("enforced", "persistent", False, 1),
+    ],
+)
+def test_what_persistent_memory_is_used_for(
+    make: Make, choice: str, first: str, honoured: bool, outside: int
+) -> None:
+    manager = make("sub_slices", persistent=choice)
+    assert manager.mode() == first
+    wanted = "persistent" if honoured else first
+    assert manager.mode("persistent") == wanted
+    with manager.reserve(1000):
+        assert persistent_count(manager) == (1 if honoured or choice == "enforced" else 0)
+    manager.mode("auto")
+    assert manager.mode() == ("persistent" if choice == "enforced" else "auto")
+    with manager.capturing_memory() as pins:
+        manager.reserve(5000).release()
+    assert len(pins) == 1, "captures work whatever the choice"
+    pins.clear()
+    with manager.reserve(5000):
+        assert persistent_count(manager) == outside
+    with manager.reserve(7000):
+        assert persistent_count(manager) == (choice == "enforced")
+
+
+def test_a_size_is_known_as_long_as_its_page_is_there(make: Make) -> None:
+    manager = make("sub_slices", persistent="size-match")
+    manager.mode("persistent")
+    held = manager.reserve(5000)
+    manager.mode("auto")
+    with manager.reserve(4999):
+        assert persistent_count(manager) == 2, "the same padded size; a second page"
+    held.release()
+    manager.cleanup(True)
+    with manager.reserve(5000):
+        assert persistent_count(manager) == 0
+
+
+def test_persistent_memory_is_reused_for_its_exact_size_alone(make: Make) -> None:
+    manager = make("sub_slices", persistent="enforced")
+    first = manager.reserve(1000)
+    page = manager.storage(first)
+    assert page.offset == 0
+    first.release()
+    for other in (900, 1025, 2048):
+        with manager.reserve(other) as handle:
+            assert manager.storage(handle).ptr != page.ptr
+    with manager.reserve(1024 - 31) as handle:
+        assert manager.storage(handle).ptr == page.ptr
+
+
+def test_the_mode_during_a_capture_is_for_afterwards(make: Make) -> None:
+    manager = make("sub_slices")
+    manager.capture_begin()
+    assert manager.mode("auto") == "persistent"
+    assert manager.mode("persistent") == "persistent"
+    manager.capture_end()
+    assert manager.mode() == "persistent"
+    with pytest.raises(InvalidArgument, match="'auto' or 'persistent'"):
+        manager.mode("often")
+
+
+def test_slices_are_used_again_within_the_capture(make: Make) -> None:
+    manager = make("sub_slices")
+    with manager.capturing_memory() as pins:
+        for _ in range(10):
+            manager.reserve(1024).release()
+    assert len(pins) == 1
+
+
+def test_what_is_bound_in_the_capture_is_pinned(make: Make) -> None:
+    manager = make("sub_slices", persistent="enforced")
+    before, assigned = manager.reserve(64), Handle()
+    with manager.capturing_memory() as pins:
+        manager.bind(before, assigned, 3)
+    (pin,) = pins
+    assert pin.id == assigned.id
+    assert manager.cursor(pin) == 3
+    assert not assigned.can_mut(), "the graph uses it, too"
+    pins.clear()
+    del pin
+    assert assigned.can_mut()
+
+
+def test_pins_outlive_the_users_handles(make: Make) -> None:
+    manager = make("sub_slices")
+    manager.capture_begin()
+    live = manager.reserve(2048)
+    where = manager.storage(live)
+    (pin,) = manager.capture_end()
+    live.release()
+    assert manager.storage(pin) == where
+    assert pin.can_mut()
+
+
+def test_memory_without_handles_is_pinned_as_well(make: Make) -> None:
+    manager = make("sub_slices")
+    with manager.capturing_memory() as pins:
+        allocation, ptr = manager.allocate(1024), manager.malloc(2048)
+        gone = manager.malloc(4096)
+        manager.free(gone)
+    places = {manager.storage(pin).ptr for pin in pins}
+    assert places == {allocation.ptr, ptr, gone}
+    manager.free(ptr, 2048)
+    del allocation
+    assert persistent_count(manager) == 3
+    with pytest.raises(InvalidArgument, match="cannot free"):
+        manager.free(ptr)
+    pins.clear()
+    assert persistent_count(manager) == 0
+
+
+def test_a_capture_that_fails_gives_everything_back(make: Make) -> None:
+    manager = make("sub_slices")
+    with pytest.raises(RuntimeError, match="as told"), manager.capturing_memory() as pins:  # noqa: PT012
+        manager.reserve(1024).release()
+        raise RuntimeError("as told")
+    assert pins == []
+    assert not manager.capturing
+    assert persistent_count(manager) == 0
+    assert manager.mode() == "auto"
+
+
+def test_nothing_goes_back_during_a_capture(make: Make) -> None:
+    manager = make(layout(exclusive(4096, dealloc_period=5)))
+    manager.reserve(1024).release()
+    with manager.capturing_memory() as pins:
+        held = manager.memory_usage().bytes_reserved
+        assert (manager.cleanup(), manager.cleanup(True), manager.trim()) == (0, 0, 0)
+        for _ in range(50):
+            manager.reserve(2048).release()
+        assert manager.memory_usage().bytes_reserved == held + 2048
+        with pytest.raises(InvalidArgument, match="capture is open"):
+            manager.synchronize()
+    assert manager.cleanup(True) == held, "the pinned page stays"
+    assert len(pins) == 1
+
+
+def test_out_of_memory_in_a_capture_says_so(make: Make) -> None:
+    manager = make(layout(sliced(4096)), limit_bytes=4096)
+    manager.reserve(64).release()
+    with (
+        manager.capturing_memory(),
+        pytest.raises(OutOfMemoryError, match="a capture is open"),
+    ):
+        manager.reserve(64)
+    with manager.capturing_memory() as pins:
+        manager.cleanup(True)
+    assert pins == []

@@ -1,0 +1,235 @@
+"""Identity: clones, bindings, and handles whose memory is gone."""
+
+from __future__ import annotations
+
+import copy
+import gc
+import pickle
+import random
+import threading
+import weakref
+
+import pytest
+
+from tests.manager.conftest import Make
+from tests.manager.support import layout, pattern, read, sliced, write
+from umfpy import Handle, HostProvider, InvalidArgument, MemoryManager, StaleHandle
+from umfpy.manager import Binding
+
+
+def test_the_last_hold_takes_the_memory_along(make: Make) -> None:
+    manager = make(layout(sliced(1024)))
+    handle = manager.reserve(100)
+    clone, binding = handle.clone(), handle.clone().binding()
+    assert not handle.can_mut()
+    handle.release()
+    assert clone.can_mut()
+    assert not handle.is_free(), "somebody else holds it"
+    clone.release()
+    assert manager.memory_usage().number_allocs == 1
+    binding.release()
+    assert handle.is_free()
+    assert manager.memory_usage().number_allocs == 0
+
+
+def test_a_binding_blocks_reuse_but_not_changes_in_place(make: Make) -> None:
+    manager = make(layout(sliced(64)))
+    handle = manager.reserve(64)
+    binding = handle.clone().binding()
+    assert handle.can_mut()
+    handle.release()
+    other = manager.reserve(64)
+    assert manager.storage(other).ptr != manager.storage(binding).ptr
+
+
+def test_a_handle_turned_into_a_binding_is_released(make: Make) -> None:
+    manager = make("sub_slices")
+    handle = manager.reserve(10)
+    binding = handle.binding()
+    assert handle.released
+    assert not handle.can_mut()
+    with pytest.raises(StaleHandle, match="released"):
+        handle.clone()
+    del binding
+    assert manager.memory_usage().number_allocs == 0
+
+
+def test_a_with_block_releases(make: Make) -> None:
+    manager = make("exclusive_pages")
+    with manager.reserve(10) as handle:
+        assert manager.memory_usage().number_allocs == 1
+    assert handle.released
+    handle.release()  # again is fine
+    assert manager.memory_usage().number_allocs == 0
+
+
+def test_every_stale_handle_says_why(make: Make) -> None:
+    manager, other = make("sub_slices", name="mine"), make("sub_slices", name="other")
+    released = manager.reserve(10)
+    released.release()
+    foreign = other.reserve(10)
+    reserved, assigned = manager.reserve(10), Handle()
+    manager.bind(reserved, assigned)
+    for handle, words in (
+        (released, "was released"),
+        (Handle(), "no memory yet"),
+        (foreign, "belongs to 'other', not to 'mine'"),
+        (reserved, "bound to another handle"),
+    ):
+        for ask in (manager.storage, manager.cursor, manager.resource):
+            with pytest.raises(StaleHandle, match=words):
+                ask(handle)
+        with pytest.raises(StaleHandle, match=words):
+            manager.bind(handle, Handle())
+    with pytest.raises(InvalidArgument, match="fresh Handle"):
+        manager.bind(assigned, foreign)
+    for nothing in (None, 5, "handle"):
+        with pytest.raises(InvalidArgument, match="is needed"):
+            manager.storage(nothing)
+
+
+def test_a_failed_bind_changes_nothing(make: Make) -> None:
+    manager = make("sub_slices")
+    first, second = manager.reserve(10), manager.reserve(20)
+    before = manager.storage(first), manager.storage(second)
+    with pytest.raises(InvalidArgument):
+        manager.bind(first, second, 3)
+    assert (manager.storage(first), manager.storage(second)) == before
+    assert manager.cursor(second) == 0
+    manager.bind(first, first, 3)  # a new cursor and nothing else
+    assert manager.cursor(first) == 3
+
+
+def test_handles_can_be_copied_only_by_cloning(make: Make) -> None:
+    handle = make("sub_slices").reserve(10)
+    for way in (copy.copy, copy.deepcopy, pickle.dumps):
+        with pytest.raises(TypeError):
+            way(handle)
+    with pytest.raises(InvalidArgument, match="made by a handle"):
+        Binding()
+    assert "10 bytes" in repr(handle)
+    assert weakref.ref(handle)() is handle
+
+
+def test_part_of_a_slice(make: Make) -> None:
+    manager = make(layout(sliced(1024)))
+    spacer, handle = manager.reserve(32), manager.reserve(100)
+    whole, part = manager.storage(handle), manager.resource(handle, 10, 60)
+    assert (part.ptr, part.offset, part.size) == (whole.ptr + 10, 42, 50)
+    assert manager.resource(handle, 100).size == 0
+    for start, end in ((-1, 5), (5, 4), (0, 101), (101, None)):
+        with pytest.raises(InvalidArgument, match="do not lie in"):
+            manager.resource(handle, start, end)
+    spacer.release()
+
+
+def test_a_manager_that_is_dropped_leaves_live_memory_to_its_users() -> None:
+    provider = HostProvider()
+    manager = MemoryManager(provider, "sub_slices")
+    allocation = manager.allocate(100)
+    gone = weakref.ref(manager)
+    del manager
+    assert gone() is None, "no cycle keeps it"
+    write(allocation.ptr, pattern(1, 100))
+    assert read(allocation.ptr, 100) == pattern(1, 100)
+
+
+def test_closing_reports_what_lives() -> None:
+    manager = MemoryManager(HostProvider(), "sub_slices", name="mine")
+    handle = manager.reserve(100)
+    with pytest.warns(ResourceWarning, match="'mine' was closed with 1 live slices of 100 bytes"):
+        manager.close()
+    manager.close()
+    with pytest.raises(InvalidArgument, match="closed"):
+        manager.reserve(1)
+    assert manager.storage(handle).size == 100
+    handle.release()
+    assert manager.memory_usage().bytes_reserved == 0, "the page goes with its last slice"
+
+
+class Worker:
+    """A user of a manager: what it holds it has written, and nobody else may have changed."""
+
+    def __init__(self, manager: MemoryManager, number: int) -> None:
+        self.manager = manager
+        self.random = random.Random(number)
+        self.number = number
+        self.made = 0
+        self.live: list[tuple[object, int, int]] = []
+        self.stale: list[Handle] = []
+
+    def run(self, operations: int) -> None:
+        for _ in range(operations):
+            if len(self.live) < 30 or self.random.random() < 0.5:
+                self.take()
+            else:
+                self.drop()
+        while self.live:
+            self.drop()
+
+    def take(self) -> None:
+        size = self.random.choice((0, 1, 31, 32, 33, 500, 2000, self.random.randrange(9000)))
+        handle = self.manager.reserve(size)
+        self.made += 1
+        seed = self.number * 1_000_003 + self.made
+        write(self.manager.storage(handle).ptr, pattern(seed, size))
+        chance = self.random.random()
+        kept: object = handle
+        if chance < 0.2:
+            kept = Handle()
+            self.manager.bind(handle, kept, self.made)
+            self.outdate(handle)
+        elif chance < 0.4:
+            kept = handle.binding()
+            self.outdate(handle)
+        elif chance < 0.6:
+            kept = handle.clone()
+            handle.release()
+            self.outdate(handle)
+        self.live.append((kept, size, seed))
+
+    def outdate(self, handle: Handle) -> None:
+        if len(self.stale) < 200:
+            self.stale.append(handle)
+        else:
+            self.stale[self.random.randrange(200)] = handle
+
+    def drop(self) -> None:
+        handle, size, seed = self.live.pop(self.random.randrange(len(self.live)))
+        found = self.manager.storage(handle)
+        assert found.size == size
+        assert read(found.ptr, size) == pattern(seed, size), "somebody else wrote here"
+        if self.stale:
+            with pytest.raises(StaleHandle):
+                self.manager.storage(self.random.choice(self.stale))
+        handle.release()
+
+
+@pytest.mark.parametrize("preset", ["sub_slices", "exclusive_pages"])
+def test_no_handle_ever_leads_to_somebody_elses_bytes(preset: str) -> None:
+    manager = MemoryManager(
+        HostProvider(), preset, {"max_page_size": "64MiB", "alignment": 32}, persistent="size-match"
+    )
+    workers = [Worker(manager, number) for number in range(4)]
+    errors: list[BaseException] = []
+
+    def work(worker: Worker) -> None:
+        try:
+            worker.run(50_000)
+        except BaseException as error:  # noqa: BLE001  (a thread has nobody else to tell)
+            errors.append(error)
+
+    threads = [threading.Thread(target=work, args=(worker,)) for worker in workers]
+    for thread in threads:
+        thread.start()
+    for turn in range(20):
+        threads[0].join(0.02)
+        if turn % 5 == 0:
+            manager.cleanup(explicit=turn % 10 == 0)
+    for thread in threads:
+        thread.join()
+    gc.collect()
+    assert not errors
+    assert manager.memory_usage().number_allocs == 0
+    manager.check("full")
+    manager.close()
