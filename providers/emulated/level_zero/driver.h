@@ -27,7 +27,7 @@
 #define LZ_API_VERSION ZE_MAKE_VERSION(1, 10)
 
 enum lz_call {
-#define TABLE(name)
+#define TABLE(name, getter)
 #define BUILT(table, name, minor, cost) CALL_##name,
 #define MISSING(table, name, minor) CALL_##name,
 #define EMPTY(name)

@@ -4,7 +4,7 @@
 #include <stdio.h>
 
 enum table {
-#define TABLE(name) TABLE_##name,
+#define TABLE(name, getter) TABLE_##name,
 #define BUILT(table, name, minor, cost)
 #define MISSING(table, name, minor)
 #define EMPTY(name)
@@ -17,7 +17,7 @@ enum table {
 
 /* Functions that are not built.  Callers clean up their arguments themselves, so that one without
  * parameters can stand for any. */
-#define TABLE(name)
+#define TABLE(name, getter)
 #define BUILT(table, name, minor, cost) void name(void);
 #define MISSING(table, name, minor)                                                                \
     LZ_PUBLIC ze_result_t name(void);                                                              \
@@ -52,7 +52,9 @@ const struct lz_call_info *lz_call_info(int call) {
     return call >= 0 && call < LZ_CALLS ? &entries[call].info : NULL;
 }
 
-static bool begins(enum lz_call call) { return call == CALL_zeInit || call == CALL_zeInitDrivers; }
+static bool begins(enum lz_call call) {
+    return call == CALL_zeInit || call == CALL_zeInitDrivers || call == CALL_zesInit;
+}
 
 ze_result_t lz_enter(enum lz_call call) {
     if (emu_is_orphan())
@@ -115,9 +117,9 @@ static ze_result_t fill(enum table table, ze_api_version_t version, void **funct
     return ZE_RESULT_SUCCESS;
 }
 
-#define TABLE(name)                                                                                \
-    LZ_PUBLIC ze_result_t zeGet##name##ProcAddrTable(ze_api_version_t version, void **functions);  \
-    LZ_PUBLIC ze_result_t zeGet##name##ProcAddrTable(ze_api_version_t version, void **functions) { \
+#define TABLE(name, getter)                                                                        \
+    LZ_PUBLIC ze_result_t getter(ze_api_version_t version, void **functions);                      \
+    LZ_PUBLIC ze_result_t getter(ze_api_version_t version, void **functions) {                     \
         return fill(TABLE_##name, version, functions);                                             \
     }
 #define BUILT(table, name, minor, cost)
