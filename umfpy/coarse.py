@@ -12,7 +12,7 @@ from umfpy.pools.growth import round_up
 from umfpy.pools.lock import GrowthLock
 from umfpy.pools.nested import Layered, as_provider
 from umfpy.pools.pieces import PieceIpc
-from umfpy.pools.release import give_back
+from umfpy.pools.release import give_back, take_extent
 from umfpy.provider import Capability, Provider
 from umfpy.units import format_size, parse_size
 
@@ -172,12 +172,7 @@ class CoarseProvider(Layered):
             raise OutOfMemoryError(
                 f"no device has {format_size(size)} ({size} bytes)", requested=size
             )
-        base = self.upstream.alloc(padded, alignment if alignment > self.granule else 0)
-        try:
-            self.map.add(base, padded, self.upstream)
-        except BaseException:
-            self.upstream.free(base, padded)
-            raise
+        take_extent(self.map, self.upstream, padded, alignment)
 
     def _refuse_if_closed(self) -> None:
         if self.map.closed:

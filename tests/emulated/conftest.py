@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from umfpy.providers.emulated import EmulatedCuda
 
 import umfpy
+from umfpy.providers.emulated import EmulatedCuda
 
 _HERE = Path(__file__).parent
 

@@ -6,7 +6,6 @@ import threading
 
 import pytest
 from ipc_support import CountingHost
-from umfpy.providers.host import FixedProvider
 
 from umfpy import (
     CoarseProvider,
@@ -22,6 +21,7 @@ from umfpy import (
 )
 from umfpy.core.extents import innermost
 from umfpy.ipc import export, open_ipc
+from umfpy.providers.host import FixedProvider
 
 
 def test_an_allocation_and_its_addresses(host):

@@ -8,10 +8,8 @@ from umfpy.core.bins cimport FIRST, SECOND, Bins, bin_of, bins_head
 from umfpy.core.extent_map cimport (
     FIRST_STREAM,
     HOSTS,
-    SAFE,
     TAG_MASK,
     UNINDEXED,
-    Block,
     Extent,
     Map,
     extent_of,
@@ -205,7 +203,7 @@ cdef const char* check_sums(const Map* m, const Sums* sums) noexcept nogil:
 
 
 cdef const char* check_bins(const Map* m, uint64_t free_blocks) noexcept nogil:
-    """A bitmap's bit is set exactly when the bin holds a block; bins hold nothing but free blocks."""
+    """A bitmap's bit is set exactly when the bin holds a block; bins hold only free blocks."""
     cdef uint64_t binned = 0
     cdef uint32_t tag
     cdef const char* broken

@@ -17,7 +17,6 @@ from umfpy.core.bins cimport (
     bins_mark,
     bins_unmark,
 )
-from umfpy.core.lock cimport Lock
 from umfpy.core.regions cimport (
     NO_REGION,
     Regions,

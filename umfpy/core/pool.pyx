@@ -18,19 +18,15 @@ from libc.stdint cimport uint32_t, uint64_t
 
 from umfpy.core.extent_map cimport (
     DONE,
-    HOSTS,
     NO_FIT,
     Map,
     Status,
-    is_used,
     map_alloc,
-    map_exact,
     map_free,
     map_tag,
-    requested_of,
     tag_of,
 )
-from umfpy.core.extents cimport ExtentMap, as_alignment, find_freeable, innermost
+from umfpy.core.extents cimport ExtentMap, as_alignment, find_freeable
 from umfpy.core.lock cimport lock_enter, lock_release
 from umfpy.core.numbers cimport ANY_SIZE, NO_SIZE, _as_unsigned, as_u64
 
@@ -296,8 +292,7 @@ cdef class BasePool:
             raise StaleHandle(f"block {block} of pool {self.name!r} was freed already")
         if hosts:
             raise InvalidArgument(
-                f"the allocation holds the memory of another pool; "
-                "close that pool first"
+                "the allocation holds the memory of another pool; close that pool first"
             )
         if self.m.closed:
             self._drain()

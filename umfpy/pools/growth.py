@@ -14,7 +14,8 @@ class Growth:
     Few large extents cost few driver calls, and fragment less, since no block crosses the end of
     one; small ones overshoot less when the demand stops growing.  A pool that has to grow gives
     its wholly free extents back first, none of which is large enough, and takes at least as much
-    again in one piece.  A request larger than the step gets an extent of its own size.
+    again in one piece.  A request larger than the step gets an extent of
+    its own size, in whole minimum steps.
 
     Attributes
     ----------
@@ -40,7 +41,8 @@ class Growth:
         `held` is what the pool had before it gave `released` of that back.
         """
         wanted = min(max(held // self.divisor, self.minimum), self.maximum)
-        return round_up(max(size, wanted, released), unit)
+        # Extents of whole minimum steps fit each other's holes when they come and go.
+        return round_up(max(size, wanted, released), round_up(self.minimum, unit))
 
 
 def round_up(size: int, unit: int) -> int:

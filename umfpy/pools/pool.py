@@ -9,6 +9,7 @@ from umfpy.core.pool import live_pools
 from umfpy.errors import OutOfMemoryError
 from umfpy.pools.base import ProviderPool
 from umfpy.pools.growth import Growth, round_up
+from umfpy.pools.release import take_extent
 from umfpy.provider import Capability, Provider
 from umfpy.units import format_size
 
@@ -117,14 +118,9 @@ class Pool(ProviderPool):
 
     def _add_extent(self, size: int, alignment: int) -> bool:
         try:
-            base = self.provider.alloc(size, alignment if alignment > self.provider.granule else 0)
+            take_extent(self.map, self.provider, size, alignment)
         except OutOfMemoryError:
             return False
-        try:
-            self.map.add(base, size, self.provider)
-        except BaseException:
-            self.provider.free(base, size)
-            raise
         self._provider_allocs += 1
         return True
 

@@ -1,11 +1,32 @@
-"""Giving an extent back to where it came from."""
+"""Taking an extent from a provider, and giving it back."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from umfpy.errors import AlignmentError
+
 if TYPE_CHECKING:
-    from umfpy.core.extents import Extent
+    from umfpy.core.extents import Extent, ExtentMap
+    from umfpy.provider import Provider
+
+
+def take_extent(space: ExtentMap, provider: Provider, size: int, alignment: int) -> None:
+    """Add an extent of `size` bytes to the map; raise what the provider does, or the map.
+
+    A provider that does not keep to the alignment is found out here: its memory would never
+    serve the request, and be asked for again and again.
+    """
+    base = provider.alloc(size, alignment if alignment > provider.granule else 0)
+    try:
+        if alignment and base % alignment:
+            raise AlignmentError(
+                f"{provider!r} gave {base:#x} when asked for an alignment of {alignment} bytes"
+            )
+        space.add(base, size, provider)
+    except BaseException:
+        provider.free(base, size)
+        raise
 
 
 def give_back(extent: Extent) -> bool:

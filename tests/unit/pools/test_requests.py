@@ -225,3 +225,17 @@ def test_limit_bytes(limited: type, provider: FakeProvider) -> None:
 def test_limits_that_are_none(provider: FakeProvider, limit: object) -> None:
     with pytest.raises(InvalidArgument):
         Pool(provider, limit_bytes=limit)
+
+
+def test_a_provider_that_does_not_align_is_found_out() -> None:
+    class Crooked(FakeProvider):
+        def alloc(self, size: int, alignment: int = 0) -> int:
+            return super().alloc(size, 0)
+
+    # given a provider whose memory starts where it likes
+    provider = Crooked()
+    pool = Pool(provider)
+    # when more alignment is asked for than it happens to give, then it is named, and nothing kept
+    with pytest.raises(AlignmentError, match="when asked for an alignment"):
+        pool.allocate(4096, alignment=1 << 40)
+    assert pool.stats().reserved_bytes == 0

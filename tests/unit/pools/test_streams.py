@@ -157,9 +157,7 @@ def test_memory_that_is_being_waited_for_is_not_given_out(
         pool.free(ptr)
 
 
-def test_after_a_failed_wait_memory_stays_out_of_reach(
-    pool: Pool, streamed: FakeProvider
-) -> None:
+def test_after_a_failed_wait_memory_stays_out_of_reach(pool: Pool, streamed: FakeProvider) -> None:
     # given
     early, keep = pool.malloc(4 * KIB, stream=A), pool.malloc(4 * KIB, stream=B)
     pool.free(early)
@@ -194,9 +192,7 @@ def test_out_of_memory_waits_for_other_streams(streamed: FakeProvider) -> None:
 
 
 @pytest.mark.parametrize("end", ["trim", "close", "drain", "proxy"])
-def test_memory_goes_back_after_the_device_was_waited_for(
-    streamed: FakeProvider, end: str
-) -> None:
+def test_memory_goes_back_after_the_device_was_waited_for(streamed: FakeProvider, end: str) -> None:
     # given
     pool = ProxyPool(streamed) if end == "proxy" else Pool(streamed)
     first, second = pool.malloc(100, stream=A), pool.malloc(100, stream=B)

@@ -1,0 +1,50 @@
+"""What `find` tells of an address, beyond where it lies."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import umfpy
+from tests.fakes.provider import FakeProvider
+from umfpy import CoarseProvider, Pool
+
+
+class Annotated(FakeProvider):
+    """A provider with properties of its own, which counts how often it is asked."""
+
+    asked = 0
+
+    def properties(self, ptr: int) -> dict[str, Any]:
+        self.asked += 1
+        live = any(base <= ptr < base + size for base, size in self.live.items())
+        return {"context": "the context", "bank": 7} if live else {}
+
+
+def test_custom_properties_are_asked_for_when_they_are_read() -> None:
+    provider = Annotated()
+    pool = Pool(CoarseProvider(Pool(provider)))
+    allocation = pool.allocate(1000)
+    found = umfpy.find(allocation.ptr + 999)
+    assert (found.base, found.size, found.offset) == (allocation.ptr, 1000, 999)
+    assert (found.pool, found.id) == (pool, allocation.id)
+    assert provider.asked == 0, "finding costs no call of the driver"
+    assert found.properties == {"context": "the context", "bank": 7}
+    assert found.context == "the context"
+    assert provider.asked == 2
+
+
+def test_a_provider_without_contexts() -> None:
+    with Pool(FakeProvider()) as pool:
+        found = umfpy.find(pool.malloc(64))
+        assert found.properties == {}
+        assert found.context is None
+        pool.free(found.base)
+
+
+def test_cuda_memory_has_a_context() -> None:
+    umfpy.emulate("cuda", memory="1GiB")
+    with Pool(umfpy.CudaProvider(0)) as pool, pool.allocate(1000) as allocation:
+        found = umfpy.find(allocation.ptr + 10)
+        assert (found.memory_type, found.device) == ("device", 0)
+        assert found.context == found.properties["context"] != 0
+        assert found.properties["base"] <= allocation.ptr
