@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
+import weakref
 from typing import Any
 
+from umfpy.errors import UmfpyError
 from umfpy.provider import Capability
 from umfpy.providers.opencl.binding import OpenCL
 from umfpy.providers.opencl.extension import UsmFunctions
@@ -23,6 +26,10 @@ class UsmSource(PointerSource):
         self._context = context
         self._device = device
         self._memory_type = memory_type
+        self._live: set[int] = set()
+        # pyopencl frees its objects when they are dropped; these are but addresses.
+        end = weakref.finalize(self, _free_all, self._functions, context, queues, self._live)
+        end.atexit = False
         if memory_type != "device":
             self.capabilities = Capability.HOST_ACCESS
 
@@ -30,11 +37,19 @@ class UsmSource(PointerSource):
         context, device = self._context.int_ptr, self._device.int_ptr
         of = () if self._memory_type == "host" else (device,)
         name = f"cl{self._memory_type.capitalize()}MemAllocINTEL"
-        return self._functions.allocate(name, context, *of, None, size, LARGEST_TYPE)
+        origin = self._functions.allocate(name, context, *of, None, size, LARGEST_TYPE)
+        self._live.add(origin)
+        return origin
 
     def _give(self, origin: int) -> None:
         """clMemBlockingFreeINTEL."""
-        self._functions.call("clMemBlockingFreeINTEL", self._context.int_ptr, origin)
+        # Forgotten first: once freed, another thread may get the same address.
+        self._live.discard(origin)
+        try:
+            self._functions.call("clMemBlockingFreeINTEL", self._context.int_ptr, origin)
+        except UmfpyError:
+            self._live.add(origin)
+            raise
 
     def zero(self, queue: Any, ptr: int, size: int, *, wait: bool) -> None:
         """clEnqueueMemFillINTEL."""
@@ -49,3 +64,12 @@ class UsmSource(PointerSource):
         self._functions.call("clEnqueueMemcpyINTEL", *arguments)
         if not wait:
             self._driver.call(queue.flush)
+
+
+def _free_all(functions: UsmFunctions, context: Any, queues: Queues, live: set[int]) -> None:
+    """Free what is left when its provider goes; nobody is there to be told of failures."""
+    with contextlib.suppress(UmfpyError):
+        if live:
+            queues.finish()
+        while live:
+            functions.call("clMemBlockingFreeINTEL", context.int_ptr, live.pop())

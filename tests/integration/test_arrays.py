@@ -223,3 +223,27 @@ def test_memory_of_a_numpy_array_comes_back_as_numpy() -> None:
     array[:] = 9
     assert (theirs == 9).sum() == 1000
     assert np.shares_memory(array, theirs)
+
+
+@pytest.mark.parametrize(
+    ("name", "memory_type", "device"),
+    [
+        ("cuda", "device", (2, 3)),
+        ("cuda_vmm", "device", (2, 3)),
+        ("cuda_async", "managed", (13, 3)),
+        ("cuda", "host", (3, 3)),
+        ("level_zero", "device", (14, 3)),
+        ("level_zero_vmm", "device", (14, 3)),
+        ("level_zero", "shared", (14, 3)),
+        ("level_zero", "host", (1, 0)),
+        ("anybodys", "host", (1, 0)),
+    ],
+)
+def test_what_dlpack_calls_the_device(name: str, memory_type: str, device: tuple) -> None:
+    kind = type("Named", (FakeProvider,), {"name": name})
+    host = Capability.NONE if memory_type == "device" else Capability.HOST_ACCESS
+    provider = kind(capabilities=host, memory_type=memory_type, device=3)
+    for pool in (Pool(provider), Pool(umfpy.CoarseProvider(provider))):
+        view = umfpy.view(pool.allocate(64))
+        assert view.__dlpack_device__() == device
+        assert hasattr(view, "__cuda_array_interface__") == name.startswith("cuda")

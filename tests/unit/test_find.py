@@ -22,7 +22,9 @@ class Annotated(FakeProvider):
 
 def test_custom_properties_are_asked_for_when_they_are_read() -> None:
     provider = Annotated()
-    pool = Pool(CoarseProvider(Pool(provider)))
+    lowest = Pool(provider)
+    coarse = CoarseProvider(lowest)
+    pool = Pool(coarse)
     allocation = pool.allocate(1000)
     found = umfpy.find(allocation.ptr + 999)
     assert (found.base, found.size, found.offset) == (allocation.ptr, 1000, 999)
@@ -31,6 +33,10 @@ def test_custom_properties_are_asked_for_when_they_are_read() -> None:
     assert found.properties == {"context": "the context", "bank": 7}
     assert found.context == "the context"
     assert provider.asked == 2
+    allocation.free()
+    for layer in (pool, coarse, lowest):
+        layer.close()
+    assert found.properties == {}
 
 
 def test_a_provider_without_contexts() -> None:
