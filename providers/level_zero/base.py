@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import weakref
+from collections.abc import Sized
 from typing import Any
 
 from umfpy.errors import DriverError, InvalidArgument, OutOfMemoryError, UmfpyError
@@ -14,6 +15,7 @@ from umfpy.providers.level_zero.contents import Contents
 from umfpy.providers.level_zero.context import Context
 from umfpy.providers.level_zero.devices import Device, all_devices, find_device, memory_sizes
 from umfpy.providers.level_zero.driver import LevelZeroDriver
+from umfpy.providers.level_zero.leftovers import Leftovers
 from umfpy.providers.level_zero.lists import CommandLists
 from umfpy.providers.level_zero.properties import address_range, allocation_properties
 from umfpy.providers.level_zero.streams import StreamWork
@@ -40,11 +42,13 @@ class LevelZeroBase(Provider):
         self._lists = CommandLists(self._driver, self._context.handle, self._device)
         self._work = StreamWork(self._driver, self._context.handle)
         self._contents = Contents(self._driver, self._lists, self._work)
+        self._leftovers = Leftovers(self._driver)
+        #: What has to be empty before the context may go.
+        self._holdings: list[Sized] = [self._pieces]
         # A provider that is dropped without close() must not keep the context; one with live
         # memory must, because that would go with it.  At exit the driver cleans up by itself.
-        release = _Release(self._work, self._lists, self._context)
-        self._release = release
-        finalizer = weakref.finalize(self, _drop, release, self._pieces)
+        self._release = _Release(self._leftovers, self._work, self._lists, self._context)
+        finalizer = weakref.finalize(self, _drop, self._release, self._holdings)
         finalizer.atexit = False
 
     @property
@@ -125,7 +129,7 @@ class LevelZeroBase(Provider):
         self._release_if_unused()
 
     def _release_if_unused(self) -> None:
-        if not len(self._pieces):
+        if not any(map(len, self._holdings)):
             self._release()
 
     def _check_open(self) -> None:
@@ -157,16 +161,18 @@ class LevelZeroBase(Provider):
 class _Release:
     """Gives back what a provider holds besides memory, in the order that the driver wants."""
 
-    def __init__(self, work: StreamWork, lists: CommandLists, context: Context) -> None:
-        self._parts = (work.close, lists.close, context.release)
+    def __init__(
+        self, leftovers: Leftovers, work: StreamWork, lists: CommandLists, context: Context
+    ) -> None:
+        self._parts = (leftovers.settle, work.close, lists.close, context.release)
 
     def __call__(self) -> None:
         for part in self._parts:
             part()
 
 
-def _drop(release: _Release, pieces: Pieces) -> None:
-    if not len(pieces):
+def _drop(release: _Release, holdings: list[Sized]) -> None:
+    if not any(map(len, holdings)):
         # Nobody is there to be told, and a forked child has nothing to release.
         with contextlib.suppress(UmfpyError):
             release()

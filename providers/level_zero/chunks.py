@@ -6,10 +6,11 @@ import contextlib
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
-from umfpy.errors import DriverError, OutOfMemoryError, UmfpyError
+from umfpy.errors import UmfpyError
 from umfpy.providers.level_zero.constants import Access
 from umfpy.providers.level_zero.devices import Device
 from umfpy.providers.level_zero.driver import LevelZeroDriver
+from umfpy.providers.level_zero.leftovers import Leftovers
 from umfpy.providers.level_zero.structs import ze_physical_mem_desc_t
 
 _READ_WRITE = Access.ZE_MEMORY_ACCESS_ATTRIBUTE_READWRITE
@@ -38,12 +39,13 @@ class ChunkMapper:
     Drivers unmap whole mappings only, and so the chunk is what can be dropped by itself.
     """
 
-    def __init__(self, driver: LevelZeroDriver, context: int, device: Device) -> None:
+    def __init__(
+        self, driver: LevelZeroDriver, context: int, device: Device, leftovers: Leftovers
+    ) -> None:
         self._driver = driver
         self._context = context
         self._device = device
-        #: Calls that give back what nobody uses any more, and have failed: tried again later.
-        self._late: list[tuple[str, tuple[int, ...]]] = []
+        self._leftovers = leftovers
 
     def back(self, chunks: Iterable[Chunk]) -> list[Chunk]:
         """Put fresh memory behind the chunks that have none, and return those.
@@ -60,7 +62,7 @@ class ChunkMapper:
         mapped = [chunk for chunk in backed if chunk.mapped]
         _all_or_nothing(mapped, self._unmap, self._map)
         for chunk in backed:
-            self.give_back("zePhysicalMemDestroy", self._context, chunk.physical)
+            self._leftovers.give_back("zePhysicalMemDestroy", self._context, chunk.physical)
             chunk.physical, chunk.unclean = 0, False
 
     def allow(self, chunks: Iterable[Chunk]) -> None:
@@ -73,20 +75,6 @@ class ChunkMapper:
         open_ = [chunk for chunk in chunks if chunk.physical and chunk.access != _NONE]
         _all_or_nothing(open_, self._forbid_one, self._allow_one)
 
-    def give_back(self, name: str, *args: int) -> None:
-        """Call what releases something that nobody uses any more; if it fails, later again."""
-        try:
-            self._driver.call(name, *args)
-        except (DriverError, OutOfMemoryError):
-            self._late.append((name, args))
-
-    def settle(self) -> None:
-        """Call again what has failed in `give_back`; raises what the driver answers."""
-        while self._late:
-            name, args = self._late[0]
-            self._driver.call(name, *args)
-            self._late.pop(0)
-
     def _back_one(self, chunk: Chunk) -> None:
         description = ze_physical_mem_desc_t(size=chunk.size)
         where = self._context, self._device.handle
@@ -95,7 +83,7 @@ class ChunkMapper:
         try:
             self._map(chunk)
         except BaseException:
-            self.give_back("zePhysicalMemDestroy", self._context, chunk.physical)
+            self._leftovers.give_back("zePhysicalMemDestroy", self._context, chunk.physical)
             chunk.physical = 0
             raise
 

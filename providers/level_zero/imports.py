@@ -7,12 +7,13 @@ import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
-from umfpy.errors import DriverError, InvalidArgument, IpcError, OutOfMemoryError
+from umfpy.errors import DriverError, InvalidArgument, IpcError
 from umfpy.providers.host.foreign import duplicate, fetch_descriptor
 from umfpy.providers.host.system import System
 from umfpy.providers.level_zero.devices import Device
 from umfpy.providers.level_zero.driver import LevelZeroDriver
 from umfpy.providers.level_zero.ipc import LevelZeroPayload
+from umfpy.providers.level_zero.leftovers import Leftovers
 from umfpy.providers.level_zero.properties import address_range
 from umfpy.providers.level_zero.structs import ze_ipc_mem_handle_t
 
@@ -23,15 +24,17 @@ class LevelZeroImports:
     Each open is a mapping of its own, at an address of its own (Core API, zeMemOpenIpcHandle).
     """
 
-    def __init__(self, driver: LevelZeroDriver, context: int, device: Device) -> None:
+    def __init__(
+        self, driver: LevelZeroDriver, context: int, device: Device, leftovers: Leftovers
+    ) -> None:
         self._driver = driver
+        self._leftovers = leftovers
         self._context = context
         self._device = device
         self._system = System("level_zero")
         self._lock = threading.Lock()
         #: (address, size): native base.
         self._bases: dict[tuple[int, int], int] = {}
-        self._abandoned: list[int] = []
 
     def __len__(self) -> int:
         return len(self._bases)
@@ -58,7 +61,7 @@ class LevelZeroImports:
         try:
             self._check_size(base, payload)
         except BaseException:
-            self._abandon(base)
+            self._leftovers.give_back("zeMemCloseIpcHandle", self._context, base)
             raise
         key = base + payload.offset, payload.size
         with self._lock:
@@ -84,18 +87,6 @@ class LevelZeroImports:
             with self._lock:
                 self._bases[key] = base
             raise
-
-    def settle(self) -> None:
-        """Close what an open that failed has left; raises what the driver answers."""
-        while self._abandoned:
-            self._driver.call("zeMemCloseIpcHandle", self._context, self._abandoned[-1])
-            self._abandoned.pop()
-
-    def _abandon(self, base: int) -> None:
-        try:
-            self._driver.call("zeMemCloseIpcHandle", self._context, base)
-        except (DriverError, OutOfMemoryError):
-            self._abandoned.append(base)
 
     @contextmanager
     def _own_handle(self, payload: LevelZeroPayload, descriptors: Sequence[int]) -> Iterator[bytes]:

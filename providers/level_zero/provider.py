@@ -87,14 +87,14 @@ class LevelZeroProvider(LevelZeroBase):
         self.memory_type = memory_type
         self.device = self._device.index if on_device else -1
         self._page: int | None = None
-        self._abandoned: list[int] = []
         try:
             self._check_ordinal(ordinal)
             handle = self._context.handle
             self._free_policy = FreePolicy(self._driver, self._device, free_policy)
             self._source = Source(self._driver, handle, self._device, memory_type, ordinal)
             self._exports = LevelZeroExports(self._driver, handle, self._device.uuid)
-            self._imports = LevelZeroImports(self._driver, handle, self._device)
+            self._imports = LevelZeroImports(self._driver, handle, self._device, self._leftovers)
+            self._holdings.append(self._imports)
             self._residency = Residency(self._driver, handle, self._device, at_home=on_device)
             for each in resident_devices:
                 self.add_resident_device(each)
@@ -307,19 +307,7 @@ class LevelZeroProvider(LevelZeroBase):
 
     def _abandon(self, base: int) -> None:
         """Give back what nobody has seen; if need be, at close."""
-        try:
-            self._driver.call("zeMemFree", self._context.handle, base)
-        except (DriverError, OutOfMemoryError):
-            self._abandoned.append(base)
-
-    def _release_if_unused(self) -> None:
-        if len(self._pieces) or len(self._imports):
-            return
-        self._imports.settle()
-        while self._abandoned:
-            self._driver.call("zeMemFree", self._context.handle, self._abandoned[-1])
-            self._abandoned.pop()
-        self._release()
+        self._leftovers.give_back("zeMemFree", self._context.handle, base)
 
     def _check_ordinal(self, ordinal: int) -> None:
         if self.memory_type == "host" and ordinal:

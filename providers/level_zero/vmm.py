@@ -65,7 +65,9 @@ class LevelZeroVmmProvider(LevelZeroBase):
         super().__init__(device, context, 0)
         self.device = self._device.index
         self._system = System(self.name)
-        self._mapper = ChunkMapper(self._driver, self._context.handle, self._device)
+        self._mapper = ChunkMapper(
+            self._driver, self._context.handle, self._device, self._leftovers
+        )
         self._lock = threading.Lock()
         self._serials = itertools.count(1)
         self._reservations: dict[int, Reservation] = {}
@@ -242,7 +244,7 @@ class LevelZeroVmmProvider(LevelZeroBase):
         try:
             self._mapper.back(reservation.chunks)
         except BaseException:
-            self._mapper.give_back("zeVirtualMemFree", context, *native)
+            self._leftovers.give_back("zeVirtualMemFree", context, *native)
             raise
         return reservation
 
@@ -271,7 +273,7 @@ class LevelZeroVmmProvider(LevelZeroBase):
             if reservation.live:
                 return
             del self._reservations[reservation.serial]
-        self._mapper.give_back("zeVirtualMemFree", self._context.handle, *reservation.native)
+        self._leftovers.give_back("zeVirtualMemFree", self._context.handle, *reservation.native)
 
     def _reservation(self, piece: Piece) -> Reservation:
         return self._reservations[serial_of(piece.origin)]
@@ -283,11 +285,6 @@ class LevelZeroVmmProvider(LevelZeroBase):
 
     def _part(self, piece: Piece) -> list[Chunk]:
         return self._reservation(piece).part(piece.origin, piece.size)
-
-    def _release_if_unused(self) -> None:
-        if not len(self._pieces):
-            self._mapper.settle()
-            self._release()
 
     def __repr__(self) -> str:
         return f"LevelZeroVmmProvider({self._device.index})"
