@@ -159,6 +159,20 @@ def test_a_real_gpu_is_not_hidden_unless_asked(tmp_path):
     level_zero_library.refuse_beside_real_gpu(True, tmp_path)
 
 
+def test_system_management_is_refused_by_name(run):
+    """Newer loaders call this entry without asking whether it is there."""
+    code = """
+driver = ze._driver_itself()
+table = (Handle * 2)()
+assert driver.zesGetGlobalProcAddrTable(1 << 16 | 10, table) == 0
+init = ctypes.CFUNCTYPE(u32, u32)(table[0])
+print(hex(init(0)), table[1])
+"""
+    result = run(code)
+    assert result.stdout == "0x78000003 None\n", result.stderr
+    assert "zesInit is not built" in result.stderr
+
+
 def test_what_is_not_built_fails_by_name_once(run):
     code = """
 results = [ze.error(name, *[None] * 5) for name in ["zeModuleCreate", "zeImageCreate"] * 2]

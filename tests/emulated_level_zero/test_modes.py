@@ -52,6 +52,36 @@ print(emulated.calls["zeMemFree"])
     assert run(code, begin=False).stdout == "1\n"
 
 
+def test_a_loader_that_wraps_every_handle(emu, run):
+    """As it does where there are several drivers."""
+    _needs_loader(emu)
+    code = """
+ptr, host = ze.alloc(1000), ze.alloc_host(10)
+assert ze.properties(ptr)[0] == DEVICE and ze.properties(host)[3] is None
+ze.write(ptr, b"wrapped")
+opened = ze.open(ze.export(ptr), device=1)
+assert ze.read(opened, 7) == b"wrapped"
+ze.close(opened)
+pool = ze.get("zeEventPoolCreate", ze.context, PoolDesc(count=1), 0, None)
+event = ze.get("zeEventCreate", pool, EventDesc())
+made = ze.immediate(mode=2)
+arguments = ptr, bytes(1), 1, 1000, event, 0, None
+ze("zeCommandListAppendMemoryFill", made, *arguments)
+ze("zeEventHostSynchronize", event, FOREVER)
+start = ze.get("zeVirtualMemReserve", ze.context, 1, 2 << 20)
+ze("zeVirtualMemFree", ze.context, start, 2 << 20)
+ze.free(ptr, host)
+for name, handle in (("Event", event), ("EventPool", pool), ("CommandList", made)):
+    ze(f"ze{name}Destroy", handle)
+ze.end()
+"""
+    settings = "memory=1073741824;devices=2;report=1"
+    wraps = {"ZE_ENABLE_LOADER_INTERCEPT": "1", "UMFPY_EMULATE_LEVEL_ZERO": settings}
+    result = run(code, **wraps)
+    assert result.returncode == 0, result.stderr
+    assert "nothing leaked" in result.stderr
+
+
 def test_without_a_loader(emu):
     """Preloaded, the driver is what the loader's name means."""
     result = _run_rules(LD_PRELOAD=str(emu.library))
