@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
 import sysconfig
 from pathlib import Path
@@ -12,7 +13,8 @@ from umfpy.units import parse_size
 SETTINGS_VARIABLE = "UMFPY_EMULATE_CUDA"
 
 _HERE = Path(__file__).resolve().parent
-_GPU_SIGNS = (Path("/dev/nvidiactl"), Path("/proc/driver/nvidia/version"), Path("/dev/dxg"))
+#: Where NVIDIA's kernel driver shows, on Linux and on the Windows Subsystem for Linux.
+GPU_SIGNS = (Path("/dev/nvidiactl"), Path("/proc/driver/nvidia/version"), Path("/dev/dxg"))
 _MOST_DEVICES = 16
 
 
@@ -34,11 +36,16 @@ def cuda_library() -> Path:
     return path
 
 
+def is_emulated() -> bool:
+    """Return whether the CUDA driver in this process is an emulated one."""
+    return hasattr(ctypes.CDLL(None), "umfpyEmuDevices")
+
+
 def refuse_beside_real_gpu(force: bool) -> None:
     """Raise `DriverUnavailable` where this machine has a real GPU, unless `force`."""
     if force:
         return
-    for sign in _GPU_SIGNS:
+    for sign in GPU_SIGNS:
         if sign.exists():
             raise DriverUnavailable(
                 f"this machine has a real GPU ({sign} exists), and an emulated driver would hide "

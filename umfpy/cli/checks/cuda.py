@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import ctypes
-from pathlib import Path
 from typing import Any
 
 from umfpy.cli.checks.finding import Finding, State, installed_version
 from umfpy.errors import DriverUnavailable, UmfpyError
 from umfpy.providers.cuda import CudaProvider
 from umfpy.providers.cuda.driver import CudaDriver
-
-#: Where NVIDIA's kernel driver shows, on Linux and on the Windows Subsystem for Linux.
-_GPU_SIGNS = (Path("/dev/nvidiactl"), Path("/proc/driver/nvidia/version"), Path("/dev/dxg"))
+from umfpy.providers.emulated.library import GPU_SIGNS, is_emulated
 
 
 def check() -> Finding:
@@ -40,12 +37,7 @@ def check() -> Finding:
 
 def has_gpu() -> bool:
     """Return whether this machine has an NVIDIA GPU, working or not."""
-    return any(sign.exists() for sign in _GPU_SIGNS)
-
-
-def is_emulated() -> bool:
-    """Return whether the CUDA driver in this process is an emulated one."""
-    return hasattr(ctypes.CDLL(None), "umfpyEmuDevices")
+    return any(sign.exists() for sign in GPU_SIGNS)
 
 
 def _without_bindings(facts: dict[str, Any]) -> Finding:

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import umfpy
-from umfpy.cli.checks.cuda import is_emulated
 from umfpy.errors import DriverUnavailable
 from umfpy.providers.cuda import CudaProvider
+from umfpy.providers.emulated.library import is_emulated
 from umfpy.units import format_size
 
 if TYPE_CHECKING:
