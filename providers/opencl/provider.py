@@ -121,7 +121,8 @@ class OpenCLProvider(Provider):
         Raises
         ------
         InvalidArgument
-            The bytes are not in one allocation of this provider, or there are none.
+            There are no bytes; or in mode ``"buffer"``: they are not in one allocation of this
+            provider.
         AlignmentError
             In mode ``"buffer"``: `ptr` is no multiple of `granule` into the allocation.
         """
