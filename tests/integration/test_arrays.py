@@ -113,20 +113,35 @@ def test_a_view_is_of_an_allocation_or_a_mapping(wrong: object) -> None:
         umfpy.view(wrong)
 
 
-def test_all_protocols_see_one_memory_and_keep_it(pool: Pool) -> None:
+PROTOCOLS = {
+    "array interface": np.asarray,
+    "dlpack": np.from_dlpack,
+    "buffer": lambda view: np.asarray(view.as_buffer()),
+}
+if sys.version_info >= (3, 12):
+    PROTOCOLS["memoryview"] = lambda view: np.asarray(memoryview(view))
+
+
+def test_all_protocols_see_one_memory(pool: Pool) -> None:
     view = umfpy.view(pool.allocate(96), (4, 6), "i4")
-    made = [np.asarray(view), np.from_dlpack(view), np.asarray(view.as_buffer())]
-    if sys.version_info >= (3, 12):
-        made.append(np.asarray(memoryview(view)))
+    made = [take(view) for take in PROTOCOLS.values()]
     made[0][:] = np.arange(24).reshape(4, 6)
     for array in made:
         assert np.array_equal(array, np.arange(24).reshape(4, 6))
         assert array.ctypes.data == view.ptr
-    del view, array
-    while made:
-        gc.collect()
-        assert pool.stats().live_allocations == 1
-        made.pop()
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_each_protocol_keeps_the_memory_by_itself(pool: Pool, protocol: str) -> None:
+    array = PROTOCOLS[protocol](umfpy.view(pool.allocate(4096), dtype="f4"))
+    array[:] = 2
+    part = array[5:10]
+    del array
+    gc.collect()
+    assert pool.stats().live_allocations == 1
+    others = [pool.allocate(4096, zero=True) for _ in range(4)]
+    assert part.sum() == 10
+    del part, others
     gc.collect()
     assert pool.stats().live_allocations == 0
 
