@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import logging
 import sys
-import threading
 import warnings
 import weakref
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from operator import index as as_index
 from typing import TYPE_CHECKING, Any, SupportsIndex
@@ -19,14 +18,15 @@ from umfpy.core.pool import Allocation
 from umfpy.errors import InvalidArgument, UmfpyError
 from umfpy.manager.budget import Budget
 from umfpy.manager.configuration import MemoryConfiguration
-from umfpy.manager.errors import PoolCapacityExceeded
 from umfpy.manager.holdings import Holdings
 from umfpy.manager.layout import Layout, build_layout
 from umfpy.manager.modes import Mode, Persistence, read_mode, read_persistence
+from umfpy.manager.options import PoolOptions
 from umfpy.manager.paged import PagedPool
 from umfpy.manager.persistent import PersistentPool
 from umfpy.manager.properties import MemoryProperties
 from umfpy.manager.report import format_report
+from umfpy.manager.serving import LOG, Server
 from umfpy.manager.storage import Storage
 from umfpy.manager.totals import manager_stats, manager_usage
 from umfpy.manager.usage import MemoryUsage, PoolUsage
@@ -38,8 +38,6 @@ from umfpy.units import format_size, parse_size
 if TYPE_CHECKING:
     from umfpy.core.pool import Stream
     from umfpy.manager.cuda_graph import GraphCapture
-
-LOG = logging.getLogger("umfpy.manager")
 
 
 class MemoryManager(ProviderPool):
@@ -104,19 +102,16 @@ class MemoryManager(ProviderPool):
         super().__init__(provider, name=name, limit_bytes=limit_bytes, direct=True)
         self.properties = MemoryProperties.of(self.provider, properties)
         pools = chosen.build_pools(self.properties)
-        self.spill = spill
-        self._spilled = False
-        self._mode = self._persistence.first_mode
+        self._configuration = chosen
         self._restore: Mode | None = None  # during a capture: the mode to go back to
-        self._changing = threading.RLock()  # of layout, mode and capture
         self._raw: dict[int, Allocation] = {}  # by address: from `malloc` during captures
         self._holdings = Holdings(self, budget, thrifty=thrifty)
         self._persistent = PersistentPool(
             self._holdings, self.properties, f"{self.name}/persistent"
         )
-        self._configuration = chosen
-        self._layout: Layout | None = None
-        self._install(build_layout(self._holdings, self.properties, self.name, pools))
+        self._server = Server(
+            self._holdings, self._persistent, self._persistence, self._build(pools), spill=spill
+        )
 
     # Handles.
 
@@ -145,7 +140,7 @@ class MemoryManager(ProviderPool):
         -----
         Constant time, whatever number of slices is live.
         """
-        allocation, pool = self._allocate(size, 0, stream, False)
+        allocation, pool = self._server.allocate(size, 0, stream, False)
         handle = wrap(allocation, self)
         if pool is self._persistent:
             self._persistent.touch(allocation, watch(handle))
@@ -228,7 +223,7 @@ class MemoryManager(ProviderPool):
         What is allocated during a capture must be dropped, not freed by ``free()``, if the
         captured graph may run afterwards.
         """
-        allocation, pool = self._allocate(size, alignment, stream, zero)
+        allocation, pool = self._server.allocate(size, alignment, stream, zero)
         if pool is self._persistent:
             self._persistent.touch(allocation, weakref.ref(allocation))
         return allocation
@@ -245,19 +240,7 @@ class MemoryManager(ProviderPool):
             allocation = self.allocate(size, alignment, stream, zero)
             self._raw[allocation.ptr] = allocation
             return allocation.ptr
-        while True:
-            layout = self._current_layout()
-            pool = self._choose(layout, _checked(size))
-            try:
-                ptr = self._spilling(layout, pool, "malloc", size, alignment, stream, zero)
-            except InvalidArgument:
-                if self._layout is layout:
-                    raise
-                continue
-            if self._layout is layout:
-                self._holdings.totals.note()
-                return int(ptr)
-            self.free(ptr)
+        return self._server.malloc(size, alignment, stream, zero)
 
     def free(
         self, ptr: int | None, size: SupportsIndex | None = None, stream: Stream = None
@@ -280,70 +263,6 @@ class MemoryManager(ProviderPool):
         owner = self._owner_of(address)
         return owner is not None and owner.owns(address)
 
-    # Requests.
-
-    def _allocate(
-        self, size: SupportsIndex, alignment: SupportsIndex, stream: Stream, zero: bool
-    ) -> tuple[Allocation, PagedPool]:
-        """Return the allocation, and the pool that it comes from."""
-        bytes_ = _checked(size)
-        while True:
-            layout = self._current_layout()
-            pool = self._choose(layout, bytes_)
-            try:
-                allocation: Allocation = self._spilling(
-                    layout, pool, "allocate", bytes_, alignment, stream, zero
-                )
-            except InvalidArgument:
-                if self._layout is layout:
-                    raise
-                continue  # the pool was closed under our hands by `configure`
-            if self._layout is layout:
-                self._holdings.totals.note()
-                return allocation, allocation.pool  # type: ignore[return-value]
-
-    def _current_layout(self) -> Layout:
-        layout = self._layout
-        if layout is None:
-            with self._changing:  # held by whoever changes it
-                layout = self._layout
-        if layout is None or self.closed:
-            raise InvalidArgument(
-                f"{self.name!r} is closed, or belongs to the process that forked this one; make a "
-                "new manager"
-            )
-        return layout
-
-    def _choose(self, layout: Layout, size: int) -> PagedPool:
-        """Return the pool that is to serve a request, and let it count it."""
-        persistent = self._mode is Mode.PERSISTENT or (
-            self._persistence is Persistence.SIZE_MATCH and self._persistent.knows(size)
-        )
-        pool = self._persistent if persistent else layout.pool_for(size)
-        pool.tick()
-        return pool
-
-    def _spilling(
-        self, layout: Layout, pool: PagedPool, method: str, size: Any, *arguments: Any
-    ) -> Any:
-        """Ask `pool`, and with `spill` the later ones while they are at their caps."""
-        chosen: PagedPool | None = pool
-        while True:
-            try:
-                return getattr(chosen, method)(size, *arguments)
-            except PoolCapacityExceeded:
-                if not self.spill or chosen is None:
-                    raise
-                chosen = layout.next_pool(chosen, size)
-                if chosen is None:
-                    raise
-                self._note_spill(pool)
-
-    def _note_spill(self, pool: PagedPool) -> None:
-        if not self._spilled:
-            self._spilled = True
-            LOG.warning("%s is at its cap; requests go to later pools from now on", pool.name)
-
     def _owner_of(self, address: int) -> PagedPool | None:
         """Return the pool of this manager whose page holds `address`."""
         extent = innermost(address) if isinstance(address, int) else None
@@ -364,7 +283,7 @@ class MemoryManager(ProviderPool):
         """
         if mode is not None:
             wanted = read_mode(mode)
-            with self._changing:
+            with self._server.changing:
                 if not self._persistence.honours_mode:
                     LOG.info(
                         "%s: mode %s is ignored: persistent memory is %s",
@@ -375,9 +294,9 @@ class MemoryManager(ProviderPool):
                 elif self._restore is not None:
                     self._restore = wanted
                 else:
-                    self._mode = wanted
+                    self._server.mode = wanted
                     LOG.info("%s: mode %s", self.name, wanted.value)
-        return self._mode.value
+        return self._server.mode.value
 
     @property
     def capturing(self) -> bool:
@@ -390,24 +309,24 @@ class MemoryManager(ProviderPool):
         What is freed may be used again within the capture.  A second begin changes nothing but
         the mode, if that was changed.
         """
-        with self._changing:
+        with self._server.changing:
             if self._restore is None:
-                self._current_layout()
-                self._restore = self._mode
+                self._server.layout  # noqa: B018  (raises if there is none)
+                self._restore = self._server.mode
                 self._persistent.start_touching()
                 self._holdings.capturing = True
                 LOG.info("%s: capture begins", self.name)
-            self._mode = Mode.PERSISTENT
+            self._server.mode = Mode.PERSISTENT
 
     def capture_end(self) -> list[Handle]:
         """Close the capture, and return a handle for each slice that was used in it.
 
         Keep them for as long as the captured graph may run.  Without a capture: [].
         """
-        with self._changing:
+        with self._server.changing:
             if self._restore is None:
                 return []
-            self._mode, self._restore = self._restore, None
+            self._server.mode, self._restore = self._restore, None
             pins = self._persistent.end_touching(self)
             self._holdings.capturing = False
             LOG.info("%s: capture ends with %d slices", self.name, len(pins))
@@ -479,35 +398,28 @@ class MemoryManager(ProviderPool):
         """
         chosen = MemoryConfiguration.of(configuration)
         pools = chosen.build_pools(self.properties)
-        with self._changing:
-            before = self._current_layout()
+        with self._server.changing:
+            layout = self._server.layout
             if self._restore is not None:
                 LOG.info("%s: layout kept: a capture is open", self.name)
                 return False
-            self._layout = None  # requests wait, and one under way tries again
+            self._server.install(None)  # requests wait, and those under way try again
             try:
                 self.trim()
-                live = sum(pool.stats().live_allocations for pool in before.pools)
+                live = sum(pool.stats().live_allocations for pool in layout.pools)
                 if live:
                     LOG.info("%s: layout kept: %d slices live", self.name, live)
                     return False
+                before, layout = layout, self._build(pools)
+                self._configuration = chosen
                 for pool in before.pools:
                     pool.retire()
-                before = build_layout(self._holdings, self.properties, self.name, pools)
-                self._configuration = chosen
                 return True
             finally:
-                self._install(before)
+                self._server.install(layout)
 
-    def _install(self, layout: Layout) -> None:
-        self._holdings.follow((self._persistent, *layout.pools))
-        self._layout = layout
-        LOG.info(
-            "%s: layout of %d pools: %s",
-            self.name,
-            len(layout.pools),
-            ", ".join(pool.name for pool in layout.pools),
-        )
+    def _build(self, pools: Sequence[PoolOptions]) -> Layout:
+        return build_layout(self._holdings, self.properties, self.name, pools)
 
     def _pools(self) -> tuple[PagedPool, ...]:
         return self._holdings.pools
@@ -539,11 +451,12 @@ class MemoryManager(ProviderPool):
         self._finish(warn=True)
 
     def _finish(self, *, warn: bool) -> None:
-        if not hasattr(self, "_layout") or self.map.foreign or self.closed:
+        if not hasattr(self, "_server") or self.map.foreign or self.closed:
             return
-        with self._changing:
+        with self._server.changing:
             self.capture_end().clear()
             self.map.shut()
+            self._server.install(None)
             for pool in self._pools():
                 pool.retire()
         left = self.memory_usage()
@@ -584,7 +497,7 @@ class MemoryManager(ProviderPool):
 
     def stats(self) -> PoolStats:
         """Return the statistics of all pools as those of one."""
-        if not hasattr(self, "_layout"):
+        if not hasattr(self, "_server"):
             return super().stats()
         return manager_stats([pool.stats() for pool in self._pools()], self._holdings.totals)
 
@@ -602,16 +515,3 @@ class MemoryManager(ProviderPool):
             held = sum(pool.map.counters()["reserved"] for pool in self._pools())
             if held != self._holdings.totals.reserved:
                 raise AssertionError("broken invariant: totals equal the sums over the pools")
-
-
-def _checked(size: SupportsIndex) -> int:
-    """Return a size; InvalidArgument if it is none."""
-    if type(size) is int and size >= 0:
-        return size
-    try:
-        number = as_index(size)
-    except TypeError:
-        number = -1
-    if number < 0:
-        raise InvalidArgument(f"size must be an integer from 0 on, not {size!r}")
-    return number

@@ -9,6 +9,7 @@ from umfpy.bench.scenarios import (
     growth,
     hit,
     ipc,
+    manager,
     mixed,
     replay,
     threads,
@@ -20,5 +21,16 @@ from umfpy.bench.scenarios.base import Scenario
 #: To add one, add its module.
 SCENARIOS: Mapping[str, Scenario] = {
     module.SCENARIO.name: module.SCENARIO
-    for module in (hit, mixed, umf, replay, utilization, threads, growth, fragmentation, ipc)
+    for module in (
+        hit,
+        mixed,
+        umf,
+        replay,
+        utilization,
+        threads,
+        growth,
+        fragmentation,
+        ipc,
+        manager,
+    )
 }
