@@ -82,6 +82,9 @@ class Provider(abc.ABC):
     #: ``"device"``, ``"host"``, ``"managed"`` or ``"shared"``.
     memory_type: str = "device"
 
+    #: The driver that the memory comes from, for providers that share one; `name` if empty.
+    driver: str = ""
+
     #: The device's ordinal as its own driver counts, -1 for host memory.
     device: int = -1
 

@@ -21,6 +21,7 @@ class Layered(Provider):
         self.upstream = upstream
         self.memory_type = upstream.memory_type
         self.device = upstream.device
+        self.driver = upstream.driver or upstream.name
         self.granule = upstream.granule
         self.capabilities = (upstream.capabilities & CONTENTS) | Capability.SPLIT
 

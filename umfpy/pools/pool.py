@@ -143,14 +143,13 @@ class Pool(ProviderPool):
 
     def _neighbours(self) -> list[ProviderPool]:
         """The other pools that take memory from the same device."""
-        mine = self.provider
+        mine = _source(self.provider)
         return [
             pool
             for pool in live_pools()
             if pool is not self
             and isinstance(pool, ProviderPool)
-            and pool.provider.memory_type == mine.memory_type
-            and pool.provider.device == mine.device
+            and _source(pool.provider) == mine
             and not pool.closed
         ]
 
@@ -180,6 +179,11 @@ class Pool(ProviderPool):
             largest_free=now.largest_free_bytes,
             provider=self.provider.name,
         )
+
+
+def _source(provider: Provider) -> tuple[str, int, str]:
+    """Return whose memory a provider hands out: driver, device and kind."""
+    return provider.driver or provider.name, provider.device, provider.memory_type
 
 
 def _trim_other(pool: ProviderPool) -> bool:

@@ -51,6 +51,38 @@ def test_pools_of_other_devices_are_not_asked() -> None:
     assert other.stats().reserved_bytes > 0
 
 
+def test_pools_of_another_driver_are_not_asked() -> None:
+    # given a pool whose device has the same number, of another driver
+    class OtherProvider(FakeProvider):
+        name = "other"
+
+    other = Pool(CoarseProvider(OtherProvider()))
+    other.free(other.malloc(MIB))
+    pool = Pool(FakeProvider(capacity=4 * MIB))
+    kept = pool.malloc(3 * MIB)
+
+    # when
+    with pytest.raises(OutOfMemoryError):
+        pool.malloc(2 * MIB)
+
+    # then
+    assert other.stats().reserved_bytes > 0
+    pool.free(kept)
+
+
+def test_pools_over_layers_of_one_driver_are_asked() -> None:
+    provider = FakeProvider(capacity=4 * MIB)
+    idle = Pool(CoarseProvider(provider))
+    idle.free(idle.malloc(3 * MIB))
+    pool = Pool(provider)
+
+    with pytest.raises(OutOfMemoryError):
+        # The coarse provider keeps what its pool gave back: that is its business.
+        pool.malloc(4 * MIB)
+
+    assert idle.stats().reserved_bytes == 0
+
+
 def test_a_request_beyond_the_device_costs_nobody_anything() -> None:
     provider = FakeProvider(capacity=4 * MIB)
     idle, pool = Pool(provider), Pool(provider)
