@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from umfpy.bench.scenarios import (
+    arrays,
     fragmentation,
     growth,
     hit,
@@ -31,6 +32,7 @@ SCENARIOS: Mapping[str, Scenario] = {
         growth,
         fragmentation,
         ipc,
+        arrays,
         manager,
     )
 }
