@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import ctypes
 import random
+from multiprocessing.queues import Queue
 
-from umfpy import MemoryConfiguration
+from umfpy import IpcHandle, MemoryConfiguration, open_ipc
 
 KIB, MIB = 1 << 10, 1 << 20
 
@@ -46,3 +47,10 @@ def write(ptr: int, data: bytes) -> None:
 
 def read(ptr: int, size: int) -> bytes:
     return ctypes.string_at(ptr, size)
+
+
+def read_and_write(handle: IpcHandle, results: Queue[bytes]) -> None:
+    """In another process: put what is at the handle, and write there."""
+    with open_ipc(handle) as mapping:
+        results.put(read(mapping.ptr, mapping.size))
+        write(mapping.ptr, b"seen")

@@ -192,3 +192,22 @@ def test_memory_freed_on_one_stream_waits_before_another_uses_it() -> None:
             assert waited or manager.storage(elsewhere).ptr != place
         other.release()
         manager.close()
+
+
+@pytest.mark.parametrize("spill", [False, True])
+def test_an_error_keeps_no_handle_alive(make: Make, spill: bool) -> None:
+    manager = make(layout(sliced(1024, 1024), sliced(1024, 1024)), spill=spill)
+
+    def fill() -> None:
+        held = [manager.reserve(1024)]
+        try:
+            held += [manager.reserve(1024), manager.reserve(1024)]
+        except PoolCapacityExceeded:
+            return
+
+    gc.disable()
+    try:
+        fill()
+        assert manager.memory_usage().number_allocs == 0
+    finally:
+        gc.enable()

@@ -11,11 +11,12 @@ from contextlib import contextmanager
 from operator import index as as_index
 from typing import TYPE_CHECKING, Any, SupportsIndex
 
+from umfpy.core.cinterface import CInterface
 from umfpy.core.extents import innermost
 from umfpy.core.handle import Binding, Handle, allocation_of, cursor_of, rebind, watch, wrap
 from umfpy.core.pages import page_of
 from umfpy.core.pool import Allocation
-from umfpy.errors import InvalidArgument, UmfpyError
+from umfpy.errors import InvalidArgument, NotSupported, UmfpyError
 from umfpy.manager.budget import Budget
 from umfpy.manager.configuration import MemoryConfiguration
 from umfpy.manager.holdings import Holdings
@@ -257,6 +258,13 @@ class MemoryManager(ProviderPool):
         if owner is None:
             self.map.refuse(ptr, None if size is None else as_index(size))
         owner.free(ptr, size, stream)
+
+    def c_interface(self) -> CInterface:
+        """Refused: a C caller takes memory from one extent map, and a manager has several."""
+        raise NotSupported(
+            f"{self.name!r} has no functions for callers in C; give them a umfpy.Pool, which may "
+            "have this manager as its provider"
+        )
 
     def owns(self, address: int) -> bool:
         """Return whether `address` lies in a live slice of this manager."""

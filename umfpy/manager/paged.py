@@ -8,9 +8,10 @@ from collections.abc import Iterable, Sequence
 from functools import partial
 from typing import TypeVar
 
+from umfpy.core.cinterface import CInterface
 from umfpy.core.extents import Extent
 from umfpy.core.pages import idle_page, set_unit
-from umfpy.errors import InvalidArgument
+from umfpy.errors import InvalidArgument, NotSupported
 from umfpy.manager.holdings import Holdings
 from umfpy.manager.properties import MemoryProperties
 from umfpy.manager.usage import MemoryUsage, PoolUsage
@@ -209,6 +210,12 @@ class PagedPool(ProviderPool):
 
     def _gone(self) -> InvalidArgument:
         return InvalidArgument(f"the manager of pool {self.name!r} is gone; make a new one")
+
+    def c_interface(self) -> CInterface:
+        """Refused: callers in C would cut pages that belong to one slice, or pass captures by."""
+        raise NotSupported(
+            f"pool {self.name!r} serves its manager alone; give a umfpy.Pool to callers in C"
+        )
 
     # Questions.
 

@@ -6,10 +6,8 @@ from functools import partial
 from operator import index as as_index
 from typing import TYPE_CHECKING, SupportsIndex
 
-from umfpy.core.cinterface import CInterface
 from umfpy.core.pages import grant, page_padding, start_of, stream_number, take_page
 from umfpy.core.pool import Allocation
-from umfpy.errors import NotSupported
 from umfpy.manager.paged import PagedPool
 
 if TYPE_CHECKING:
@@ -71,12 +69,6 @@ class WholePagePool(PagedPool):
                 self.free(ptr)
                 raise
         return ptr
-
-    def c_interface(self) -> CInterface:
-        """Refused: C callers would cut pages; the manager's own interface does not."""
-        raise NotSupported(
-            f"pool {self.name!r} has no C interface of its own; use that of its manager"
-        )
 
     def _block(self, size: int, alignment: SupportsIndex, stream: int, index: bool) -> int:
         block = self._reuse(size, alignment, stream, index)
