@@ -1,5 +1,6 @@
 /* Devices: what there is, and what they say of themselves.  The values are those of a data centre
  * GPU with two groups of queues; what depends on the settings is the memory. */
+#define _GNU_SOURCE
 #include "driver.h"
 
 #include <stdio.h>

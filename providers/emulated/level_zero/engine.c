@@ -1,3 +1,4 @@
+#define _GNU_SOURCE
 #include "engine.h"
 
 #include <stdlib.h>
