@@ -19,7 +19,7 @@ COMPILER = shutil.which("cc") or shutil.which("gcc")
 
 pytestmark = pytest.mark.skipif(
     not HEADER.exists() or COMPILER is None,
-    reason="no Level Zero headers, or no C compiler: apt-get install libze-dev gcc",
+    reason="no Level Zero loader headers, or no C compiler: apt-get install libze-dev gcc",
 )
 
 ENUMS = [

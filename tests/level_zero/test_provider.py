@@ -345,6 +345,35 @@ def test_a_dropped_provider_releases_its_context(emu):
     assert emu.calls["zeContextDestroy"] == 1
 
 
+def test_a_dropped_provider_gives_back_what_it_could_not_before(emu):
+    provider = LevelZeroProvider()
+    emu.fail("zeMemFree", error=Result.ZE_RESULT_ERROR_UNKNOWN)
+    provider.granularity()
+    assert emu.leaks()["allocations"]
+    del provider
+    gc.collect()
+    assert "allocations" not in emu.leaks()
+
+
+def test_a_dropped_provider_leaves_open_memory_alone(emu):
+    exporter, importer = LevelZeroProvider(), LevelZeroProvider()
+    ptr = exporter.alloc(MIB)
+    importer.ipc_open(exporter.ipc_export(ptr, MIB))
+    opened = emu.leaks()["opens"]
+    lost = importer._imports
+    del importer
+    gc.collect()
+    assert emu.leaks()["opens"] == opened
+    for address, size in list(lost._bases):
+        lost.close(address, size)
+    exporter.free(ptr, MIB)
+    # The context that the lost provider held stays: it cannot know that nothing is open now.
+    assert set(emu.leaks()) == {"contexts"}
+    exporter.close()
+    exporter._driver.call("zeContextDestroy", exporter.context)
+    context_module._shared.clear()
+
+
 def test_close_can_be_tried_again(emu):
     provider = LevelZeroProvider()
     ptr = provider.alloc(MIB)

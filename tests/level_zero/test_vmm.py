@@ -142,10 +142,14 @@ def test_decommit_gives_memory_back_and_commit_brings_zeros(provider, emu):
     with pytest.raises(InvalidArgument, match="commit it first"):
         provider.purge_force(ptr, 2 * LARGE_PAGE)
     provider.decommit(ptr, 2 * LARGE_PAGE)
+    emu.reset_calls()
     provider.commit(ptr, 2 * LARGE_PAGE)
+    # Nobody promises that fresh physical memory is zero; on the emulated device it is.
+    assert emu.calls["zeCommandListAppendMemoryFill"] == emu.calls["zePhysicalMemCreate"] == 2
     assert read(provider, ptr, 4) == bytes(4)
     provider.copy(ptr, b"kept", 4)
     provider.commit(ptr, 2 * LARGE_PAGE)
+    assert emu.calls["zePhysicalMemCreate"] == 2
     assert read(provider, ptr, 4) == b"kept"
     provider.free(ptr, 2 * LARGE_PAGE)
 
