@@ -1,4 +1,5 @@
-# The drivers that can be had without a GPU: Level Zero's loader, and OpenCL on the CPU.
+# The drivers that can be had without a GPU: Level Zero's loader with its header, to compare with,
+# and OpenCL on the CPU.
 #
 # Tests that need them say so and are skipped where they are missing; so this never fails.
 
@@ -8,6 +9,7 @@ have() {
 
 wanted=
 have libze_loader.so.1 || wanted="$wanted libze1"
+[ -e /usr/include/level_zero/ze_api.h ] || wanted="$wanted libze-dev"
 have libOpenCL.so.1 && [ -n "$(ls /etc/OpenCL/vendors/*.icd 2>/dev/null)" ] ||
     wanted="$wanted pocl-opencl-icd"
 [ -n "$wanted" ] || exit 0

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 import os
 import sysconfig
 from pathlib import Path
@@ -38,7 +37,7 @@ def cuda_library() -> Path:
 
 def is_emulated() -> bool:
     """Return whether the CUDA driver in this process is an emulated one."""
-    return hasattr(ctypes.CDLL(None), "umfpyEmuDevices")
+    return any(loaded.name.startswith("_libcuda.") for loaded in _loaded_libraries())
 
 
 def refuse_beside_real_gpu(force: bool) -> None:

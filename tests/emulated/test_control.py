@@ -199,7 +199,7 @@ def test_a_real_driver_in_the_process_is_not_shadowed(emu, monkeypatch, tmp_path
 def test_a_real_gpu_is_not_shadowed_unless_forced(monkeypatch, tmp_path):
     from umfpy.providers.emulated import library
 
-    monkeypatch.setattr(library, "_GPU_SIGNS", (tmp_path,))
+    monkeypatch.setattr(library, "GPU_SIGNS", (tmp_path,))
     with pytest.raises(DriverUnavailable, match="force=True"):
         library.refuse_beside_real_gpu(force=False)
     library.refuse_beside_real_gpu(force=True)
