@@ -239,6 +239,13 @@ class Provider(abc.ABC):
         """Return what the driver knows of an address: keys and values of the provider's own."""
         return {}
 
+    def buffer(self, ptr: int, size: int) -> Any:
+        """Return what the driver's own library takes for memory, where an address will not do.
+
+        The object does not keep the memory alive, but takes attributes, so that it can be made to.
+        """
+        raise NotSupported(f"memory of provider {self.name!r} is used by its address, as it is")
+
     def memory_info(self) -> tuple[int, int] | None:
         """Return (free, total) bytes of the device, or None where that means nothing."""
         return None

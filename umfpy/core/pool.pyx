@@ -400,6 +400,18 @@ cdef class Allocation:
         self.home.give(self.grant.block, self.grant.generation, stream)
         self.live = False
 
+    @property
+    def buffer(self):
+        """The memory as the driver's own library takes it, such as a ``pyopencl.Buffer``.
+
+        It keeps this allocation alive.  NotSupported where memory is used by its address.
+        """
+        if not self.live:
+            raise StaleHandle(f"the allocation at {self.ptr:#x} was freed already")
+        memory = self.home.provider.buffer(self.ptr, self.size)
+        memory.umfpy_allocation = self
+        return memory
+
     def ipc_handle(self):
         """Return a handle with which another process opens this memory; see `umfpy.ipc.export`.
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 from typing import Any
 
 from umfpy.core.pool import Allocation, BasePool
-from umfpy.errors import InvalidArgument, StaleHandle
+from umfpy.errors import InvalidArgument
 from umfpy.provider import Provider
 from umfpy.providers.opencl import OpenCLProvider
 
@@ -93,11 +93,8 @@ def buffer(allocation: Allocation) -> Any:
     """
     if not isinstance(allocation, Allocation):
         raise InvalidArgument(f"an Allocation is needed, not {allocation!r}")
-    if allocation.freed:
-        raise StaleHandle(f"the allocation at {allocation.ptr:#x} was freed already")
-    memory = opencl_provider(allocation.provider).buffer(allocation.ptr, allocation.size)
-    memory.umfpy_allocation = allocation
-    return memory
+    opencl_provider(allocation.provider)  # or refuse
+    return allocation.buffer
 
 
 def opencl_provider(provider: Provider) -> OpenCLProvider:

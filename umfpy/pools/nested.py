@@ -37,6 +37,9 @@ class Layered(Provider):
     def properties(self, ptr: int) -> dict[str, Any]:
         return self.upstream.properties(ptr)
 
+    def buffer(self, ptr: int, size: int) -> Any:
+        return self.upstream.buffer(ptr, size)
+
     def memory_info(self) -> tuple[int, int] | None:
         return self.upstream.memory_info()
 
