@@ -29,6 +29,9 @@ def test_freed_memory_has_none(kind):
 
 
 def test_memory_used_by_its_address_has_none():
-    with umfpy.Pool(umfpy.HostProvider()) as pool, pool.allocate(64) as allocation:
-        with pytest.raises(umfpy.NotSupported, match="by its address"):
-            _ = allocation.buffer
+    with (
+        umfpy.Pool(umfpy.HostProvider()) as pool,
+        pool.allocate(64) as allocation,
+        pytest.raises(umfpy.NotSupported, match="by its address"),
+    ):
+        _ = allocation.buffer

@@ -262,7 +262,7 @@ class ArrayView:
     def _data(self, device: tuple[int, int]) -> tuple[int, Any]:
         """Return what DLPack's `data` is, and what it needs to stay alive."""
         if device[0] == DeviceType.OPENCL and self.nbytes:
-            buffer = self._place.provider.buffer(self.ptr, self.nbytes)  # type: ignore[attr-defined]
+            buffer = self._place.provider.buffer(self.ptr, self.nbytes)
             return buffer.int_ptr, buffer
         return self.ptr if self.nbytes else 0, None
 
