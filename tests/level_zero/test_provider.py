@@ -245,6 +245,20 @@ def test_a_full_device_takes_again_what_was_freed(device):
         device.free(ptr, 512 * MIB)
 
 
+def test_a_pool_gives_back_what_it_keeps_before_it_fails(device, emu):
+    pool = umfpy.Pool(device)
+    first = [pool.allocate(512 * MIB) for _ in range(6)]
+    first.clear()
+    large = pool.allocate(3584 * MIB)
+    with pytest.raises(OutOfMemoryError) as caught:
+        pool.allocate(1024 * MIB)
+    assert caught.value.requested == 1024 * MIB
+    assert caught.value.used == 3584 * MIB
+    large.free()
+    pool.allocate(1024 * MIB).free()
+    pool.close()
+
+
 @pytest.mark.parametrize("which", ["host", "device"])
 def test_out_of_host_and_of_device_memory_are_told_apart(provider, emu, which):
     code = Result[f"ZE_RESULT_ERROR_OUT_OF_{which.upper()}_MEMORY"]

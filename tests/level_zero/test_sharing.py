@@ -9,6 +9,7 @@ from dataclasses import replace
 
 import pytest
 
+from umfpy import ProxyPool
 from umfpy.errors import DriverError, InvalidArgument, IpcError, NotSupported
 from umfpy.providers.level_zero import LevelZeroProvider, imports
 from umfpy.providers.level_zero.constants import Result
@@ -270,6 +271,57 @@ def test_forged_payloads_open_nothing_beyond_and_crash_nothing(provider, emu, ru
     handles = sum(each.handle != genuine.handle for each in forged)
     assert answer["IpcError"] >= len(forged) - inside - handles
     provider.free(ptr, 2 * MIB)
+
+
+OPEN_HANDLES = """
+import sys, collections, json, umfpy
+from umfpy.ipc import cache_info, clear_cache, open_ipc
+outcome = collections.Counter()
+for line in sys.stdin:
+    data, mark = line.split()
+    try:
+        mapping = open_ipc(bytes.fromhex(data))
+    except umfpy.UmfpyError as error:
+        outcome[mark + type(error).__name__] += 1
+    else:
+        outcome[mark + "opened"] += 1
+        mapping.close()
+clear_cache()
+info = cache_info()
+outcome["left"] = info.used + info.idle + info.opens - info.closes
+print(json.dumps(outcome))
+"""
+
+
+def damaged(handle, count):
+    """Handles with flipped bytes, as they come over a bad channel."""
+    chance = random.Random(4)
+    for _ in range(count):
+        data = bytearray(bytes(handle))
+        data[chance.randrange(len(data))] ^= chance.randrange(1, 256)
+        yield bytes(data)
+
+
+def test_forged_and_damaged_handles_through_open_ipc(provider, emu, run_python):
+    pool = ProxyPool(provider)
+    allocation = pool.allocate(2 * MIB)
+    handle = allocation.ipc_handle()
+    genuine = LevelZeroPayload.unpack(handle.root.payload)
+    lines = [f"{bytes(handle).hex()} genuine:\n"]
+    lines += [f"{data.hex()} damaged:\n" for data in damaged(handle, 200)]
+    # What a handle says of its root has to agree with the payload, or it is refused for that.
+    for forged in forgeries(genuine, 200):
+        root = replace(handle.root, payload=forged.pack())
+        lines.append(f"{bytes(replace(handle, root=root)).hex()} forged:\n")
+    answer = json.loads(run_python(OPEN_HANDLES, input="".join(lines)))
+    assert answer.pop("genuine:opened") == 1
+    assert answer.pop("damaged:IpcError") == 200
+    assert answer.pop("left") == 0
+    assert answer.pop("forged:IpcError") > 100
+    # Bytes of a driver's handle that it does not look at may differ.
+    assert set(answer) <= {"forged:opened"}
+    allocation.free()
+    pool.close()
 
 
 WITHOUT_LOADER = """
