@@ -5,7 +5,7 @@
 The registry is one sorted array for the whole process.  Extents nest (a pool over a pool's
 allocation), so that it is sorted by base and then the larger first: whatever encloses an address
 is the last entry at or before it, or a parent of that.  Its functions run without calling Python
-code, so that the GIL is lock enough.
+code, nor letting the GIL go while they wait for the lock of a map, so that the GIL is lock enough.
 """
 
 import operator
@@ -56,7 +56,7 @@ from umfpy.core.extent_map cimport (
     span_of,
     tag_of,
 )
-from umfpy.core.lock cimport lock_enter, lock_release
+from umfpy.core.lock cimport lock_enter, lock_enter_with_gil, lock_release
 
 from umfpy.core.numbers cimport ANY_SIZE, NO_SIZE, as_u64
 
@@ -169,7 +169,7 @@ cdef adopt(Extent parent, Extent child, uint64_t base, uint64_t end):
     """Mark the parent's block as hosting an extent, so that it cannot be freed under it."""
     cdef ExtentMap space = parent.map
     cdef uint32_t block = 0
-    lock_enter(&space.m.lock)
+    lock_enter_with_gil(&space.m.lock)
     # The parent's ends may lie outside its blocks: they fill no granule.
     if space.m.extents[parent.index].base <= base and (
         base - space.m.extents[parent.index].base < space.m.extents[parent.index].size
@@ -223,7 +223,7 @@ cdef orphan(Extent extent, size_t position):
     cdef ExtentMap space = parent.map
     cdef uint64_t start
     cdef uint64_t end
-    lock_enter(&space.m.lock)  # the array of blocks may move under another thread's hands
+    lock_enter_with_gil(&space.m.lock)  # the array of blocks may move under another thread's hands
     start = space.m.blocks[extent.parent_block].start
     end = start + span_of(&space.m, extent.parent_block)
     lock_release(&space.m.lock)
@@ -234,7 +234,7 @@ cdef orphan(Extent extent, size_t position):
         <Extent>entries[position - 1].extent is not parent
     ):
         return
-    lock_enter(&space.m.lock)
+    lock_enter_with_gil(&space.m.lock)
     space.m.blocks[extent.parent_block].slack &= ~<uint32_t>HOSTS
     lock_release(&space.m.lock)
 

@@ -69,6 +69,16 @@ cdef inline void lock_enter(Lock* lock) noexcept:
             lock_watch(lock)
 
 
+cdef inline void lock_enter_with_gil(Lock* lock) noexcept:
+    """Take the lock without ever letting the GIL go: for what the GIL is the lock of.
+
+    It cannot be for ever: whoever has the lock holds no GIL, or it would be this thread's, and
+    asks for none before it lets the lock go.
+    """
+    if lock.shared:
+        lock_acquire(lock)
+
+
 cdef inline void lock_release(Lock* lock) noexcept nogil:
     if lock.shared:
         _clear(&lock.held, RELEASE)
