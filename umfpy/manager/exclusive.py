@@ -32,6 +32,7 @@ class ExclusivePool(WholePagePool):
     ) -> None:
         super().__init__(holdings, properties, name, options.dealloc_period)
         self.max_alloc_size = options.max_alloc_size
+        self._most = self._padded(self.max_alloc_size)
         self._average: float | None = None
 
     def intervals(self) -> Sequence[tuple[int, int]]:
@@ -43,7 +44,8 @@ class ExclusivePool(WholePagePool):
         return super()._block(size, alignment, stream, index)
 
     def _page_range(self, size: int) -> tuple[int, int]:
-        return self._padded(size), max(self._padded(self.max_alloc_size), self._padded(size))
+        least = self._padded(size)
+        return least, max(self._most, least)
 
     def _page_size(self, size: int) -> int:
         average = self._padded(int(self._average or 0))
@@ -53,4 +55,4 @@ class ExclusivePool(WholePagePool):
 
     def _padded(self, size: int) -> int:
         """A page of an empty slice has a unit all the same: it needs an address of its own."""
-        return self._properties.align_up(size) or self.unit
+        return -(-size // self.unit) * self.unit or self.unit

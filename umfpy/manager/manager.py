@@ -146,7 +146,10 @@ class MemoryManager(ProviderPool):
         if pool is self._persistent:
             self._persistent.touch(allocation, watch(handle))
         if LOG.isEnabledFor(logging.DEBUG):
-            LOG.debug("%s: %d bytes from %s as %r", self.name, allocation.size, pool.name, handle)
+            # No handle among the arguments: records may be kept, and memory with them.
+            LOG.debug(
+                "%s: %d bytes from %s as slice %d", self.name, allocation.size, pool.name, handle.id
+            )
         return handle
 
     def bind(self, reserved: Handle | Binding, assigned: Handle, cursor: int = 0) -> None:
@@ -375,9 +378,10 @@ class MemoryManager(ProviderPool):
         if self._holdings.capturing:
             LOG.info("%s: cleanup waits for the end of the capture", self.name)
             return 0
-        released = sum(pool.cleanup(explicit) for pool in self._pools())
-        if explicit:
-            LOG.info("%s: cleanup gave %s back", self.name, format_size(released))
+        if not explicit:
+            return self._server.look()
+        released = self._holdings.release_idle()
+        LOG.info("%s: cleanup gave %s back", self.name, format_size(released))
         return released
 
     def trim(self, keep_bytes: int | str = 0) -> int:

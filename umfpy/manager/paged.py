@@ -37,7 +37,7 @@ class PagedPool(ProviderPool):
     keeps_idle
         Whether idle pages stay until memory is short, or somebody asks for them.
     period
-        After how many requests idle pages go; None: never by themselves.
+        After how many requests of the manager idle pages go; None: never by themselves.
     """
 
     kind = ""
@@ -59,8 +59,7 @@ class PagedPool(ProviderPool):
         # The other way round is a strong reference: slices keep pools, and no cycle a manager.
         self._holdings = weakref.ref(holdings)
         self._ages = bytearray(1)  # [extent] how often it was found idle
-        self._requests = 0
-        self._checked = 0
+        self._looked_at = 0
 
     @abstractmethod
     def intervals(self) -> Sequence[tuple[int, int]]:
@@ -115,25 +114,30 @@ class PagedPool(ProviderPool):
 
     # Going back.
 
-    def tick(self) -> None:
-        """Count a request, and look for idle pages if it is time to."""
-        self._requests += 1
-        if self.period is not None and (self._requests - self._checked) * _OLD >= self.period:
-            self.age()
+    def next_look(self) -> int | None:
+        """Return at which request of the manager idle pages are looked at next; None: never."""
+        return None if self.period is None else self._looked_at - -self.period // _OLD
 
-    def cleanup(self, explicit: bool) -> int:
-        """Give back every idle page, or those that are due; return the bytes."""
-        if explicit:
-            return self.trim()
-        due = self.period is not None and (self._requests - self._checked) * _OLD >= self.period
-        return self.age() if due else 0
+    def start_looking(self, requests: int) -> None:
+        """Count the period from this request of the manager on."""
+        self._looked_at = requests
+
+    def look(self, requests: int) -> int:
+        """Let idle pages age if it is time to, and return the bytes that went.
+
+        `requests` counts those of the whole manager: a pool that nobody asks has idle pages, too.
+        """
+        due = self.next_look()
+        if due is None or requests < due:
+            return 0
+        self._looked_at = requests
+        return self.age()
 
     def age(self) -> int:
         """Let idle pages grow older, and give back the old ones; return the bytes.
 
         O(idle pages).  Does nothing during a capture, or while another thread is at it.
         """
-        self._checked = self._requests
         if self.capturing or not self._growing.enter(wait=False):
             return 0
         try:
@@ -207,6 +211,11 @@ class PagedPool(ProviderPool):
             self._join_streams()
             self._release_free(0)
             self.map.shut()
+
+    def close(self) -> None:
+        """Give everything back; a pool that was retired and holds nothing has nothing to do."""
+        if not self.closed or self.map.extents:
+            super().close()
 
     def _gone(self) -> InvalidArgument:
         return InvalidArgument(f"the manager of pool {self.name!r} is gone; make a new one")

@@ -24,6 +24,8 @@ LOG = logging.getLogger("umfpy.manager")
 
 T = TypeVar("T")
 
+_NEVER = 1 << 62  # requests
+
 
 class Server:
     """Serves requests from persistent memory or from the layout, as mode and size want it.
@@ -55,6 +57,8 @@ class Server:
         self._match_sizes = persistence is Persistence.SIZE_MATCH
         self._spill = spill
         self._spilled = False
+        self._requests = 0
+        self._next_look = 0
         self._layout: Layout | None = None
         self.install(layout)
 
@@ -79,7 +83,26 @@ class Server:
             self._holdings.follow((self._persistent, *layout.pools))
             names = ", ".join(pool.name for pool in layout.pools)
             LOG.info("%s: layout of %d pools: %s", self._holdings.name, len(layout.pools), names)
+            for pool in layout.pools:
+                pool.start_looking(self._requests)
+            self._plan(layout)
         self._layout = layout
+
+    # Idle pages.
+
+    def look(self) -> int:
+        """Give back what has been idle for its pool's period, and return the bytes.
+
+        Happens by itself; O(pools + idle pages), every so many requests.
+        """
+        layout = self.layout
+        released = sum(pool.look(self._requests) for pool in layout.pools)
+        self._plan(layout)
+        return released
+
+    def _plan(self, layout: Layout) -> None:
+        times = [pool.next_look() for pool in layout.pools]
+        self._next_look = min((time for time in times if time is not None), default=_NEVER)
 
     # Requests.
 
@@ -129,13 +152,13 @@ class Server:
             pool.free(ptr)
 
     def _choose(self, layout: Layout, size: int) -> PagedPool:
-        """Return the pool that is to serve a request, and let it count it."""
+        """Return the pool that is to serve a request, and count it."""
+        self._requests += 1
+        if self._requests >= self._next_look:
+            self.look()
         if self.mode is Mode.PERSISTENT or (self._match_sizes and self._persistent.knows(size)):
             return self._persistent
-        pool = layout.pool_for(size)
-        if pool.period is not None:
-            pool.tick()
-        return pool
+        return layout.pool_for(size)
 
     def _spill_over(
         self, layout: Layout, pool: PagedPool, size: int, ask: Callable[[PagedPool], T]
