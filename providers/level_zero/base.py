@@ -16,17 +16,22 @@ from umfpy.providers.level_zero.context import Context
 from umfpy.providers.level_zero.devices import Device, all_devices, find_device, memory_sizes
 from umfpy.providers.level_zero.driver import LevelZeroDriver
 from umfpy.providers.level_zero.leftovers import Leftovers
+from umfpy.providers.level_zero.library import check_not_forked
 from umfpy.providers.level_zero.lists import CommandLists
 from umfpy.providers.level_zero.properties import address_range, allocation_properties
 from umfpy.providers.level_zero.streams import StreamWork
 from umfpy.units import format_size
 
 
+#: A request so large, in bytes, that the driver answers with its largest page.
+_LARGE = 32 << 20
+
+
 class LevelZeroBase(Provider):
     """A provider on one device, in one context; see its subclasses."""
 
-    #: The largest alignment of any type in OpenCL C (double16, section 6.1.5 of its
-    #: specification), and two cache lines.  The driver is asked for it, and so gives it.
+    #: The largest alignment of any type in OpenCL C (double16; its specification, Alignment of
+    #: Types), and two cache lines.  The driver is asked for it, and so gives it.
     granule = 128
 
     def __init__(self, device: int | str | None, context: int | None, ordinal: int) -> None:
@@ -143,6 +148,10 @@ class LevelZeroBase(Provider):
         self._driver.call("zeVirtualMemQueryPageSize", *where, max(size, 1), ctypes.byref(page))
         return check_page_size("zeVirtualMemQueryPageSize", page.value)
 
+    def _recommended_page(self, size: int) -> int:
+        """Return the page for a request, and for none the device's largest."""
+        return self._page_size(size or _LARGE)
+
     def _total_memory(self) -> int:
         """Return the bytes of the memory that allocations come from."""
         return self._memory_sizes[self._ordinal] if self._memory_sizes else 0
@@ -172,9 +181,11 @@ class _Release:
 
 
 def _drop(release: _Release, holdings: list[Sized]) -> None:
-    if not any(map(len, holdings)):
-        # Nobody is there to be told, and a forked child has nothing to release.
-        with contextlib.suppress(UmfpyError):
+    # Nobody is there to be told.  A forked child has nothing to release, and must not wait for
+    # locks that a thread of its parent may hold for ever.
+    with contextlib.suppress(UmfpyError):
+        check_not_forked()
+        if not any(map(len, holdings)):
             release()
 
 

@@ -194,10 +194,10 @@ class LevelZeroProvider(LevelZeroBase):
     def recommended_granularity(self, size: int = 0) -> int:
         """Return the page that virtual memory of that size has: zeVirtualMemQueryPageSize.
 
-        On the host the page of the allocation itself.
+        Without a size the largest one; on the host the page of an allocation itself.
         """
         page = self.granularity(size)
-        return page if self.memory_type == "host" else max(page, self._page_size(size))
+        return page if self.memory_type == "host" else max(page, self._recommended_page(size))
 
     def ipc_export(self, ptr: int, size: int) -> bytes:
         """Return what another process needs to open the allocation: zeMemGetIpcHandle.

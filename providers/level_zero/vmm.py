@@ -21,9 +21,6 @@ from umfpy.providers.level_zero.reservation import Reservation, reserve, serial_
 #: what is lost by rounding up is at most one part in as many.
 _MOST_CHUNKS = 64
 
-#: A request so large that the driver answers with its largest page.
-_LARGE = 32 << 20
-
 
 class LevelZeroVmmProvider(LevelZeroBase):
     """Device memory out of virtual memory management: parts of an allocation come and go.
@@ -133,8 +130,8 @@ class LevelZeroVmmProvider(LevelZeroBase):
         return max(self._page_size(size), 1 << (share.bit_length() - 1))
 
     def recommended_granularity(self, size: int = 0) -> int:
-        """Return at least the device's large page."""
-        return max(self.granularity(size), self._page_size(_LARGE))
+        """Return at least the page for that size, without a size the device's largest."""
+        return max(self.granularity(size), self._recommended_page(size))
 
     def split(self, ptr: int, size: int, first_size: int) -> None:
         """Make two pieces of one, at a multiple of `granularity` of what was allocated.

@@ -129,8 +129,10 @@ def test_granularity_is_asked_once_and_leaves_nothing(provider, emu):
     assert provider.granularity() == provider.granularity(1 << 30)
     take = TAKE[provider.memory_type]
     assert (emu.calls[take], emu.calls["zeMemFree"]) == (1, 1)
-    best = provider.recommended_granularity(64 * MIB)
-    assert best == (provider.granularity() if provider.memory_type == "host" else 2 * MIB)
+    best = provider.granularity() if provider.memory_type == "host" else 2 * MIB
+    assert provider.recommended_granularity() == best
+    assert provider.recommended_granularity(64 * MIB) == best
+    assert provider.recommended_granularity(4096) == provider.granularity()
 
 
 def test_a_page_that_is_none_is_a_driver_error(device, emu, monkeypatch):
