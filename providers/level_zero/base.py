@@ -22,7 +22,6 @@ from umfpy.providers.level_zero.properties import address_range, allocation_prop
 from umfpy.providers.level_zero.streams import StreamWork
 from umfpy.units import format_size
 
-
 #: A request so large, in bytes, that the driver answers with its largest page.
 _LARGE = 32 << 20
 
