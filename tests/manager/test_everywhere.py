@@ -200,11 +200,13 @@ def test_what_is_logged(make: Make, caplog: pytest.LogCaptureFixture) -> None:
         manager.mode("persistent")
         manager.reserve(10).release()
         manager.cleanup()
-        assert len(caplog.messages) == 2, "single requests are for DEBUG"
+        manager.reserve(10).release()
+        assert len(caplog.messages) == 3, "single requests are for DEBUG"
         manager.cleanup(True)
     assert caplog.messages[0] == "mine: layout of 1 pools: mine/0 sliced 1.00 KiB"
     assert caplog.messages[1] == "mine: mode persistent"
-    assert caplog.messages[2] == "mine: cleanup gave 32 B back"
+    assert caplog.messages[2] == "mine/persistent: a new page of 32 bytes"
+    assert caplog.messages[3] == "mine: cleanup gave 32 B back"
     with caplog.at_level(logging.DEBUG, "umfpy.manager"):
         manager.reserve(10).release()
     assert "10 bytes from mine/persistent" in caplog.text

@@ -11,6 +11,7 @@ import weakref
 
 import pytest
 
+from tests.fakes.programs import assert_silent, run_program
 from tests.manager.conftest import Make
 from tests.manager.support import layout, pattern, read, sliced, write
 from umfpy import Handle, HostProvider, InvalidArgument, MemoryManager, StaleHandle
@@ -233,3 +234,31 @@ def test_no_handle_ever_leads_to_somebody_elses_bytes(preset: str) -> None:
     assert manager.memory_usage().number_allocs == 0
     manager.check("full")
     manager.close()
+
+
+def test_a_forked_child_is_told() -> None:
+    program = run_program(
+        """
+        import os
+        import umfpy
+
+        managers = [
+            umfpy.MemoryManager(umfpy.HostProvider(), preset)
+            for preset in ("sub_slices", "exclusive_pages")
+        ]
+        held = [manager.reserve(100) for manager in managers]
+        child = os.fork()
+        if not child:
+            told = 0
+            for manager in managers:
+                try:
+                    manager.reserve(10)
+                except umfpy.InvalidArgument as error:
+                    told += "fork" in str(error)
+                manager.cleanup(True)
+            del held
+            os._exit(told)
+        print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+        """
+    )
+    assert_silent(program, "2")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import weakref
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -14,6 +15,8 @@ from umfpy.core.pool import Allocation
 from umfpy.manager.holdings import Holdings
 from umfpy.manager.properties import MemoryProperties
 from umfpy.manager.whole import WholePagePool
+
+LOG = logging.getLogger("umfpy.manager")
 
 _LARGEST = (1 << 62) - 1
 
@@ -72,6 +75,7 @@ class PersistentPool(WholePagePool):
     def _note_page(self, extent: Extent) -> None:
         super()._note_page(extent)
         self._sizes.add(extent.size)
+        LOG.info("%s: a new page of %d bytes", self.name, extent.size)
 
     # Captures.
 
