@@ -15,14 +15,26 @@ class EmulatedCuda(EmulatedDriver):
     """The emulated CUDA driver of this process, as `umfpy.emulate` returns it.
 
     Kinds that `leaks` knows: allocations, host, registered, managed, pooled, reservations, handles,
-    mappings, pools, exports, opens, pool_opens, contexts, streams, events.  Default pools and
-    retained primary contexts are in `live` only.
+    mappings, pools, exports, opens, pool_opens, contexts, streams, events, graphs,
+    executable_graphs.  Default pools, retained primary contexts and the nodes of graphs are in
+    `live` only.
     """
 
     title = "CUDA"
 
     def __init__(self, path: Path, settings: str) -> None:
         super().__init__(path, settings, ctypes.RTLD_GLOBAL)
+        self._driver.umfpyEmuIllegalAccesses.restype = ctypes.c_uint64
+        self._driver.umfpyEmuIllegalAccesses.argtypes = []
+
+    @property
+    def illegal_accesses(self) -> int:
+        """How many nodes of launched graphs met memory that was freed since they were made.
+
+        Such a launch answers ``CUDA_ERROR_ILLEGAL_ADDRESS`` and touches nothing; `reset_calls` sets
+        the count to 0.
+        """
+        return int(self._driver.umfpyEmuIllegalAccesses())
 
     def fail(self, name: str, nth: int = 1, error: int = 2, *, times: int = 1) -> None:
         """Let the `nth` call from now of function `name` answer `error`, without doing anything.

@@ -40,6 +40,10 @@ def test_the_newest_variant_that_the_version_allows(look_up):
         assert look_up("cuCtxCreate", version) == (0, look_up.symbol(name), 0)
     assert look_up("cuMemAlloc", 13000) == (0, look_up.symbol("cuMemAlloc_v2"), 0)
     assert look_up("cuMemAlloc_v2", 3020) == (0, look_up.symbol("cuMemAlloc_v2"), 0)
+    flags = look_up.symbol("cuGraphInstantiateWithFlags")
+    assert look_up("cuGraphInstantiate", 12000) == (0, flags, 0)
+    assert look_up("cuGraphInstantiateWithFlags", 11040) == (0, flags, 0)
+    assert look_up("cuGraphInstantiate", 11040) == (0, None, 2)  # another signature
 
 
 def test_per_thread_variants(look_up):
@@ -55,8 +59,8 @@ def test_what_is_not_there(look_up):
 
 
 def test_bindings_say_by_name_what_is_not_built(cu):
-    with pytest.raises(RuntimeError, match="cuGraphLaunch"):
-        cu.driver.cuGraphLaunch(0, 0)
+    with pytest.raises(RuntimeError, match="cuGraphAddHostNode"):
+        cu.driver.cuGraphAddHostNode(0, [], 0, cu.driver.CUDA_HOST_NODE_PARAMS())
 
 
 def test_direct_calls_of_what_is_not_built_say_so_once(run):
@@ -109,9 +113,13 @@ def answers(tmp_path, include, lines):
 def test_the_binary_interface_is_nvidias(tmp_path):
     text = ABI.read_text()
     constants = re.findall(r"^ {4}(CU\w+?)(?: = \w+)?,$", text, re.M)
-    constants += re.findall(r"^#define (CU_[A-Z_]+) \w+$", text, re.M)
+    constants += re.findall(r"^#define (CU(?:DA)?_[A-Z_]+) \w+$", text, re.M)
     structs = {
         "CUDA_MEMCPY2D": "srcMemoryType srcHost srcPitch dstMemoryType dstDevice Height",
+        "CUDA_MEMCPY3D": "srcLOD srcHost srcArray srcPitch dstXInBytes dstDevice dstHeight Depth",
+        "CUDA_MEMSET_NODE_PARAMS": "pitch value elementSize width height",
+        "CUDA_GRAPH_INSTANTIATE_PARAMS": "hUploadStream hErrNode_out result_out",
+        "CUgraphEdgeData": "to_port reserved",
         "CUmemLocation": "type id",
         "CUmemAllocationProp": "requestedHandleTypes location allocFlags",
         "CUmemAccessDesc": "location flags",

@@ -265,6 +265,11 @@ CU_CALL(cuCtxGetId, (CUcontext context, unsigned long long *id), (context, id)) 
 }
 
 static CUresult synchronise(CUcontext context) {
+    CUresult result = cu_check_context(context);
+    if (!result)
+        result = cu_check_unsafe();
+    if (result)
+        return result;
     emu_device_finish((unsigned)context->device);
     cu_waited();
     return CUDA_SUCCESS;

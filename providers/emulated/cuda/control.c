@@ -27,6 +27,7 @@ static int configure(const char *text) {
     emu_machine_open(settings.devices, settings.memory);
     emu_fault_clear();
     emu_calls_reset();
+    cu_illegal_accesses = 0;
     emu_clock_reset();
     return UMFPY_EMU_OK;
 }
@@ -70,7 +71,15 @@ EMU_PUBLIC uint64_t umfpyEmuCallCount(int call) {
 EMU_PUBLIC void umfpyEmuResetCalls(void) {
     emu_lock();
     emu_calls_reset();
+    cu_illegal_accesses = 0;
     emu_unlock();
+}
+
+EMU_PUBLIC uint64_t umfpyEmuIllegalAccesses(void) {
+    emu_lock();
+    uint64_t count = cu_illegal_accesses;
+    emu_unlock();
+    return count;
 }
 
 static bool find_call(const char *name, int *call) {
@@ -116,6 +125,9 @@ static int device_of(const struct emu_object *object) {
     switch (object->kind) {
     case EMU_RESERVATION:
     case EMU_EXPORT:
+    case EMU_GRAPH:
+    case EMU_GRAPH_NODE:
+    case EMU_GRAPH_EXEC:
         return -1;
     case EMU_CONTEXT:
     case EMU_PRIMARY:
@@ -149,9 +161,10 @@ EMU_PUBLIC size_t umfpyEmuLive(struct umfpyEmuItem *items, size_t room) {
 
 EMU_PUBLIC const char *umfpyEmuKindName(int kind) { return emu_kind_name((enum emu_kind)kind); }
 
-/* Default pools cannot be destroyed, and primary contexts are commonly kept to the end. */
+/* Default pools cannot be destroyed, primary contexts are commonly kept to the end, and nodes go
+ * with their graph. */
 EMU_PUBLIC int umfpyEmuKindLeaks(int kind) {
-    return kind != EMU_DEFAULT_POOL && kind != EMU_PRIMARY;
+    return kind != EMU_DEFAULT_POOL && kind != EMU_PRIMARY && kind != EMU_GRAPH_NODE;
 }
 
 /* The report that the setting "report=1" asks for, when the library is unloaded at exit. */

@@ -30,6 +30,10 @@ const char *umfpyEmuCallName(int call);
 uint64_t umfpyEmuCallCount(int call);
 void umfpyEmuResetCalls(void);
 
+/* How many nodes of launched graphs would have touched memory that is not theirs any more; counted
+ * since the calls were last reset. */
+uint64_t umfpyEmuIllegalAccesses(void);
+
 /* Let calls nth .. nth + times - 1 from now of function `name` ("*": of any) answer `error`.
  * BAD: no such function, or a count of 0.  FULL: too many faults are waiting. */
 int umfpyEmuFail(const char *name, uint64_t nth, uint64_t times, int error);

@@ -27,7 +27,7 @@ static CUresult copy_on(CUstream stream, struct ends ends, uint64_t size) {
                                        .from = side(ends.from, ends.from_place, context),
                                        .size = size,
                                        .rows = 1};
-    return cu_result(emu_queue_submit(&stream->queue, &work));
+    return cu_submit(stream, &work);
 }
 
 /* On the current context's default stream, and waited for. */
@@ -39,7 +39,7 @@ static CUresult copy(struct ends ends, uint64_t size) {
 }
 
 static CUresult copy_async(struct ends ends, uint64_t size, CUstream stream) {
-    CUresult result = cu_find_stream(stream, &stream);
+    CUresult result = cu_use_stream(stream, &stream);
     return result ? result : copy_on(stream, ends, size);
 }
 
@@ -89,7 +89,7 @@ static CUresult copy_peer(struct emu_side to, struct emu_side from, uint64_t siz
                           CUstream stream) {
     struct emu_work work = {.kind = EMU_WORK_COPY, .cost = emu_cost_bus(size)};
     work.copy = (struct emu_copy_work){.to = to, .from = from, .size = size, .rows = 1};
-    return cu_result(emu_queue_submit(&stream->queue, &work));
+    return cu_submit(stream, &work);
 }
 
 CU_CALL_PTDS(cuMemcpyPeer,
@@ -99,7 +99,12 @@ CU_CALL_PTDS(cuMemcpyPeer,
     if (!cu_find_context(to_context) || !cu_find_context(from_context))
         return CUDA_ERROR_INVALID_CONTEXT;
     CUstream stream = &to_context->legacy;
-    CUresult result =
+    CUresult result = cu_check_legacy(to_context);
+    if (!result)
+        result = cu_check_unsafe();
+    if (result)
+        return result;
+    result =
         copy_peer(side(to, DEVICE, to_context), side(from, DEVICE, from_context), size, stream);
     emu_queue_finish(&stream->queue);
     return result;
@@ -111,7 +116,7 @@ CU_CALL_PTSZ(cuMemcpyPeerAsync,
              (to, to_context, from, from_context, size, stream)) {
     if (!cu_find_context(to_context) || !cu_find_context(from_context))
         return CUDA_ERROR_INVALID_CONTEXT;
-    CUresult result = cu_find_stream(stream, &stream);
+    CUresult result = cu_use_stream(stream, &stream);
     return result ? result
                   : copy_peer(side(to, DEVICE, to_context), side(from, DEVICE, from_context), size,
                               stream);
@@ -158,7 +163,7 @@ static bool pitches_fit(const CUDA_MEMCPY2D *copy) {
                       pitch_of(copy->dstPitch, copy) <= (UINT64_MAX >> 1) / rows));
 }
 
-static CUresult copy_2d(const CUDA_MEMCPY2D *copy, CUstream stream) {
+CUresult cu_copy_work(const CUDA_MEMCPY2D *copy, CUcontext context, struct emu_work *work) {
     struct rectangle to, from;
     if (!copy || !pitches_fit(copy) ||
         !locate(copy->srcMemoryType, copy->srcHost, copy->srcDevice, copy->srcXInBytes, copy->srcY,
@@ -166,15 +171,22 @@ static CUresult copy_2d(const CUDA_MEMCPY2D *copy, CUstream stream) {
         !locate(copy->dstMemoryType, copy->dstHost, copy->dstDevice, copy->dstXInBytes, copy->dstY,
                 pitch_of(copy->dstPitch, copy), &to))
         return CUDA_ERROR_INVALID_VALUE;
-    struct emu_work work = {.kind = EMU_WORK_COPY,
-                            .cost = cost(to.place, from.place, copy->WidthInBytes * copy->Height)};
-    work.copy = (struct emu_copy_work){.to = side(to.start, to.place, stream->context),
-                                       .from = side(from.start, from.place, stream->context),
-                                       .size = copy->WidthInBytes,
-                                       .rows = copy->WidthInBytes ? copy->Height : 0,
-                                       .to_pitch = to.pitch,
-                                       .from_pitch = from.pitch};
-    return cu_result(emu_queue_submit(&stream->queue, &work));
+    *work =
+        (struct emu_work){.kind = EMU_WORK_COPY,
+                          .cost = cost(to.place, from.place, copy->WidthInBytes * copy->Height)};
+    work->copy = (struct emu_copy_work){.to = side(to.start, to.place, context),
+                                        .from = side(from.start, from.place, context),
+                                        .size = copy->WidthInBytes,
+                                        .rows = copy->WidthInBytes ? copy->Height : 0,
+                                        .to_pitch = to.pitch,
+                                        .from_pitch = from.pitch};
+    return CUDA_SUCCESS;
+}
+
+static CUresult copy_2d(const CUDA_MEMCPY2D *copy, CUstream stream) {
+    struct emu_work work;
+    CUresult result = cu_copy_work(copy, stream->context, &work);
+    return result ? result : cu_submit(stream, &work);
 }
 
 static CUresult copy_2d_and_wait(const CUDA_MEMCPY2D *copy) {
@@ -191,43 +203,43 @@ CU_CALL_PTDS(cuMemcpy2DUnaligned_v2, (const CUDA_MEMCPY2D *copy), (copy)) {
 }
 
 CU_CALL_PTSZ(cuMemcpy2DAsync_v2, (const CUDA_MEMCPY2D *copy, CUstream stream), (copy, stream)) {
-    CUresult result = cu_find_stream(stream, &stream);
+    CUresult result = cu_use_stream(stream, &stream);
     return result ? result : copy_2d(copy, stream);
 }
 
 /* Sets. */
 
-struct fill {
-    CUdeviceptr to;
-    unsigned width;
-    uint32_t value;
-    uint64_t count, rows, pitch;
-};
-
-static CUresult fill_on(CUstream stream, struct fill fill) {
+CUresult cu_fill_work(struct cu_fill fill, CUcontext context, struct emu_work *work) {
     uint64_t row_bytes = fill.count * fill.width;
     if (fill.count > (UINT64_MAX >> 3) ||
         (fill.rows > 1 && (fill.pitch < row_bytes || fill.pitch > (UINT64_MAX >> 1) / fill.rows)))
         return CUDA_ERROR_INVALID_VALUE;
-    struct emu_work work = {.kind = EMU_WORK_FILL, .cost = emu_cost_inside(row_bytes * fill.rows)};
-    work.fill = (struct emu_fill_work){.to = side(fill.to, DEVICE, stream->context),
-                                       .count = fill.count,
-                                       .rows = fill.count ? fill.rows : 0,
-                                       .pitch = fill.pitch,
-                                       .width = fill.width,
-                                       .value = fill.value};
-    return cu_result(emu_queue_submit(&stream->queue, &work));
+    *work =
+        (struct emu_work){.kind = EMU_WORK_FILL, .cost = emu_cost_inside(row_bytes * fill.rows)};
+    work->fill = (struct emu_fill_work){.to = side(fill.to, DEVICE, context),
+                                        .count = fill.count,
+                                        .rows = fill.count ? fill.rows : 0,
+                                        .pitch = fill.pitch,
+                                        .width = fill.width,
+                                        .value = fill.value};
+    return CUDA_SUCCESS;
 }
 
-static CUresult fill(struct fill fill) {
+static CUresult fill_on(CUstream stream, struct cu_fill fill) {
+    struct emu_work work;
+    CUresult result = cu_fill_work(fill, stream->context, &work);
+    return result ? result : cu_submit(stream, &work);
+}
+
+static CUresult fill(struct cu_fill fill) {
     CUstream stream = &cu_current()->legacy;
     CUresult result = fill_on(stream, fill);
     emu_queue_finish(&stream->queue);
     return result;
 }
 
-static CUresult fill_async(struct fill fill, CUstream stream) {
-    CUresult result = cu_find_stream(stream, &stream);
+static CUresult fill_async(struct cu_fill fill, CUstream stream) {
+    CUresult result = cu_use_stream(stream, &stream);
     return result ? result : fill_on(stream, fill);
 }
 
@@ -235,23 +247,23 @@ static CUresult fill_async(struct fill fill, CUstream stream) {
 #define CU_MEMSETS(bits, type)                                                                     \
     CU_CALL_PTDS(cuMemsetD##bits##_v2, (CUdeviceptr to, type value, size_t count),                 \
                  (to, value, count)) {                                                             \
-        return fill((struct fill){to, bits / 8, value, count, 1, 0});                              \
+        return fill((struct cu_fill){to, bits / 8, value, count, 1, 0});                           \
     }                                                                                              \
     CU_CALL_PTSZ(cuMemsetD##bits##Async,                                                           \
                  (CUdeviceptr to, type value, size_t count, CUstream stream),                      \
                  (to, value, count, stream)) {                                                     \
-        return fill_async((struct fill){to, bits / 8, value, count, 1, 0}, stream);                \
+        return fill_async((struct cu_fill){to, bits / 8, value, count, 1, 0}, stream);             \
     }                                                                                              \
     CU_CALL_PTDS(cuMemsetD2D##bits##_v2,                                                           \
                  (CUdeviceptr to, size_t pitch, type value, size_t count, size_t rows),            \
                  (to, pitch, value, count, rows)) {                                                \
-        return fill((struct fill){to, bits / 8, value, count, rows, pitch});                       \
+        return fill((struct cu_fill){to, bits / 8, value, count, rows, pitch});                    \
     }                                                                                              \
     CU_CALL_PTSZ(                                                                                  \
         cuMemsetD2D##bits##Async,                                                                  \
         (CUdeviceptr to, size_t pitch, type value, size_t count, size_t rows, CUstream stream),    \
         (to, pitch, value, count, rows, stream)) {                                                 \
-        return fill_async((struct fill){to, bits / 8, value, count, rows, pitch}, stream);         \
+        return fill_async((struct cu_fill){to, bits / 8, value, count, rows, pitch}, stream);      \
     }
 
 CU_MEMSETS(8, unsigned char)

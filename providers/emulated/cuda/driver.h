@@ -17,7 +17,7 @@
 #include "../model/queue.h"
 #include "../model/settings.h"
 #include "../model/virtual.h"
-#include "abi.h"
+#include "graph_capture.h"
 
 #define EMU_PUBLIC __attribute__((visibility("default")))
 
@@ -31,7 +31,7 @@ enum cu_call {
     CU_CALLS
 };
 
-enum cu_needs { NOTHING, INIT, CONTEXT };
+enum cu_needs { NOTHING, INIT, CONTEXT, UNSAFE, WAITING };
 
 struct cu_call_info {
     const char *name; /* as exported, and as counted */
@@ -81,6 +81,7 @@ struct CUstream_st {
     unsigned flags;
     int priority;
     uint64_t id;
+    struct cu_capturing capturing;
 };
 
 struct CUevent_st {
@@ -90,6 +91,8 @@ struct CUevent_st {
     bool recorded;
     uint64_t moment; /* on the virtual clock */
     struct emu_export *export;
+    uint64_t capture;          /* it was last recorded in, or 0 ... */
+    struct cu_nodes came_last; /* ... and after what */
 };
 
 #define CU_LIMITS 10
@@ -120,6 +123,7 @@ void cu_contexts_close(void);
 
 /* stream.c: a handle to its stream; special handles belong to the current context. */
 CUresult cu_find_stream(CUstream handle, CUstream *stream);
+CUresult cu_use_stream(CUstream handle, CUstream *stream); /* the same, to put work in it */
 void cu_stream_init(CUstream stream, CUcontext context, unsigned flags, int priority);
 void cu_stream_free(CUstream stream);
 uint64_t cu_next_id(void);
@@ -133,6 +137,17 @@ void cu_waited(void);
 /* mempool.c */
 CUmemoryPool cu_pool_handle(struct emu_pool *pool);
 void cu_pools_close(void);
+
+/* copy.c: what is to be done, from how CUDA says it. */
+struct cu_fill {
+    CUdeviceptr to;
+    unsigned width; /* of a cell */
+    uint32_t value;
+    uint64_t count, rows, pitch;
+};
+
+CUresult cu_copy_work(const CUDA_MEMCPY2D *copy, CUcontext context, struct emu_work *work);
+CUresult cu_fill_work(struct cu_fill fill, CUcontext context, struct emu_work *work);
 
 /* memory.c: free whatever a context owns. */
 void cu_free_owned(CUcontext context);

@@ -4,11 +4,16 @@
 #include <string.h>
 
 static CUresult check_needs(enum cu_needs needs) {
-    if (needs == NOTHING)
-        return CUDA_SUCCESS;
-    if (!cu_is_initialised())
-        return CUDA_ERROR_NOT_INITIALIZED;
-    return needs == CONTEXT ? cu_require_context() : CUDA_SUCCESS;
+    CUresult result = CUDA_SUCCESS;
+    if (needs >= INIT && !cu_is_initialised())
+        result = CUDA_ERROR_NOT_INITIALIZED;
+    if (needs >= CONTEXT && !result)
+        result = cu_require_context();
+    if (needs >= WAITING && !result)
+        result = cu_check_legacy(cu_current());
+    if (needs >= UNSAFE && !result)
+        result = cu_check_unsafe();
+    return result;
 }
 
 CUresult cu_enter(enum cu_call call) {
@@ -48,14 +53,18 @@ CUresult cu_result(enum emu_status status) {
     return CUDA_ERROR_INVALID_VALUE;
 }
 
-/* The newest variant of `symbol` that `version` allows.  The name as exported finds it too. */
+/* The newest variant of `symbol` that `version` allows.  The name as exported finds it too, at any
+ * version where it is not the common name, since it means that one variant. */
 static const struct cu_call_info *find(const char *symbol, int version, bool *too_old) {
     const struct cu_call_info *best = NULL;
     *too_old = false;
     for (int call = 0; call < CU_CALLS; call++) {
         const struct cu_call_info *info = cu_call_info(call);
-        if (strcmp(info->base, symbol) && strcmp(info->name, symbol))
+        if (strcmp(info->base, symbol)) {
+            if (!strcmp(info->name, symbol))
+                return info;
             continue;
+        }
         if (info->version > version)
             *too_old = true;
         else if (!best || info->version > best->version)

@@ -9,6 +9,7 @@
 void cu_event_free(CUevent event) {
     if (event->export)
         emu_export_withdraw(event->export);
+    cu_nodes_clear(&event->came_last);
     emu_remove(&event->object);
     free(event);
 }
@@ -42,9 +43,12 @@ CU_CALL(cuEventDestroy_v2, (CUevent event), (event)) {
 }
 
 static CUresult record(CUevent event, CUstream stream) {
-    CUresult result = cu_find_stream(stream, &stream);
+    CUresult result = cu_use_stream(stream, &stream);
     if (result || !find(event) || event->context != stream->context)
         return result ? result : CUDA_ERROR_INVALID_HANDLE;
+    if (stream->capturing.in)
+        return cu_capture_record(event, stream);
+    event->capture = 0;
     emu_queue_wait_for(&stream->queue, emu_clock_now());
     event->moment = stream->queue.end;
     event->recorded = true;
@@ -57,16 +61,24 @@ CU_CALL_PTSZ(cuEventRecord, (CUevent event, CUstream stream), (event, stream)) {
 
 CU_CALL_PTSZ(cuEventRecordWithFlags, (CUevent event, CUstream stream, unsigned flags),
              (event, stream, flags)) {
-    return flags > 1 ? CUDA_ERROR_INVALID_VALUE : record(event, stream);
+    CUstream found;
+    CUresult result = flags > 1 ? CUDA_ERROR_INVALID_VALUE : cu_find_stream(stream, &found);
+    if (!result && flags) /* a node that records: for captures only */
+        result = found->capturing.in ? cu_not_captured(found, CALL_cuEventRecordWithFlags)
+                                     : CUDA_ERROR_INVALID_VALUE;
+    return result ? result : record(event, stream);
 }
 
 CU_CALL(cuEventQuery, (CUevent event), (event)) {
-    return find(event) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE;
+    return find(event) ? cu_check_event(event) : CUDA_ERROR_INVALID_HANDLE;
 }
 
 CU_CALL(cuEventSynchronize, (CUevent event), (event)) {
     if (!find(event))
         return CUDA_ERROR_INVALID_HANDLE;
+    CUresult result = cu_check_event(event);
+    if (result)
+        return result;
     emu_clock_reach(event->moment);
     cu_waited();
     return CUDA_SUCCESS;
@@ -75,6 +87,8 @@ CU_CALL(cuEventSynchronize, (CUevent event), (event)) {
 static CUresult elapsed(float *milliseconds, CUevent start, CUevent end) {
     if (!milliseconds)
         return CUDA_ERROR_INVALID_VALUE;
+    if (find(start) && find(end) && (start->capture || end->capture))
+        return CUDA_ERROR_CAPTURED_EVENT;
     if (!find(start) || !find(end) || !start->recorded || !end->recorded ||
         ((start->flags | end->flags) & CU_EVENT_DISABLE_TIMING))
         return CUDA_ERROR_INVALID_HANDLE;

@@ -211,7 +211,9 @@ CU_CALL(cuMemAdvise_v2,
 }
 
 static CUresult prefetch(CUdeviceptr address, size_t size, CUdevice device, CUstream stream) {
-    CUresult result = cu_find_stream(stream, &stream);
+    CUresult result = cu_use_stream(stream, &stream);
+    if (!result)
+        result = cu_check_outside(stream);
     if (result)
         return result;
     if (!is_managed(address, size))
@@ -280,6 +282,7 @@ void cu_free_owned(CUcontext context) {
             if (object->owner == context)
                 emu_memory_free((struct emu_memory *)object);
         }
+    cu_capture_leave(&context->per_thread);
     for (struct emu_object *object = emu_first(EMU_STREAM); object; object = next) {
         next = object->next;
         if (object->owner == context)

@@ -244,7 +244,9 @@ static CUresult allocate(CUdeviceptr *address, size_t size, struct emu_pool *poo
 CU_CALL_PTSZ(cuMemAllocAsync, (CUdeviceptr * address, size_t size, CUstream stream),
              (address, size, stream)) {
     struct emu_pool *pool;
-    CUresult result = cu_find_stream(stream, &stream);
+    CUresult result = cu_use_stream(stream, &stream);
+    if (!result && stream->capturing.in)
+        result = cu_not_captured(stream, CALL_cuMemAllocAsync);
     if (!result)
         result = current_pool(stream->context->device, &pool);
     return result ? result : allocate(address, size, pool, stream);
@@ -253,14 +255,18 @@ CU_CALL_PTSZ(cuMemAllocAsync, (CUdeviceptr * address, size_t size, CUstream stre
 CU_CALL_PTSZ(cuMemAllocFromPoolAsync,
              (CUdeviceptr * address, size_t size, CUmemoryPool handle, CUstream stream),
              (address, size, handle, stream)) {
-    CUresult result = cu_find_stream(stream, &stream);
+    CUresult result = cu_use_stream(stream, &stream);
+    if (!result && stream->capturing.in)
+        result = cu_not_captured(stream, CALL_cuMemAllocFromPoolAsync);
     if (result || !find(handle))
         return result ? result : CUDA_ERROR_INVALID_VALUE;
     return allocate(address, size, find(handle), stream);
 }
 
 CU_CALL_PTSZ(cuMemFreeAsync, (CUdeviceptr address, CUstream stream), (address, stream)) {
-    CUresult result = cu_find_stream(stream, &stream);
+    CUresult result = cu_use_stream(stream, &stream);
+    if (!result && stream->capturing.in)
+        result = cu_not_captured(stream, CALL_cuMemFreeAsync);
     if (result)
         return result;
     struct emu_memory *pooled = emu_memory_at(EMU_POOLED, address);

@@ -20,6 +20,7 @@ void cu_stream_init(CUstream stream, CUcontext context, unsigned flags, int prio
 }
 
 void cu_stream_free(CUstream stream) {
+    cu_capture_leave(stream);
     emu_remove(&stream->object);
     free(stream);
 }
@@ -67,10 +68,23 @@ CU_CALL(cuStreamDestroy_v2, (CUstream stream), (stream)) {
     return CUDA_SUCCESS;
 }
 
-CU_CALL_PTSZ(cuStreamQuery, (CUstream stream), (stream)) { return cu_find_stream(stream, &stream); }
+CUresult cu_use_stream(CUstream handle, CUstream *stream) {
+    CUresult result = cu_find_stream(handle, stream);
+    return result ? result : cu_check_use(*stream);
+}
+
+/* To ask what a stream has done, or to wait for it. */
+static CUresult look_at_stream(CUstream handle, CUstream *stream) {
+    CUresult result = cu_use_stream(handle, stream);
+    if (!result)
+        result = cu_check_outside(*stream);
+    return result ? result : cu_check_unsafe();
+}
+
+CU_CALL_PTSZ(cuStreamQuery, (CUstream stream), (stream)) { return look_at_stream(stream, &stream); }
 
 CU_CALL_PTSZ(cuStreamSynchronize, (CUstream stream), (stream)) {
-    CUresult result = cu_find_stream(stream, &stream);
+    CUresult result = look_at_stream(stream, &stream);
     if (!result) {
         emu_queue_finish(&stream->queue);
         cu_waited();
@@ -80,11 +94,15 @@ CU_CALL_PTSZ(cuStreamSynchronize, (CUstream stream), (stream)) {
 
 CU_CALL_PTSZ(cuStreamWaitEvent, (CUstream stream, CUevent event, unsigned flags),
              (stream, event, flags)) {
-    CUresult result = cu_find_stream(stream, &stream);
+    CUresult result = cu_use_stream(stream, &stream);
     if (result || !emu_find_handle(EMU_EVENT, event))
         return result ? result : CUDA_ERROR_INVALID_HANDLE;
-    if (flags > 1)
+    if (flags > 1 || (flags && !stream->capturing.in))
         return CUDA_ERROR_INVALID_VALUE;
+    if (flags) /* a node that waits */
+        return cu_not_captured(stream, CALL_cuStreamWaitEvent);
+    if (stream->capturing.in || event->capture)
+        return cu_capture_wait(stream, event);
     emu_queue_wait_for(&stream->queue, event->moment);
     return CUDA_SUCCESS;
 }
@@ -104,7 +122,6 @@ CU_STREAM_GETTER(cuStreamGetDevice, CUdevice, stream->context->device)
 CU_STREAM_GETTER(cuStreamGetFlags, unsigned, stream->flags)
 CU_STREAM_GETTER(cuStreamGetPriority, int, stream->priority)
 CU_STREAM_GETTER(cuStreamGetId, unsigned long long, stream->id)
-CU_STREAM_GETTER(cuStreamIsCapturing, int, 0)
 
 CU_CALL_PTSZ(cuStreamGetCtx_v2, (CUstream stream, CUcontext *context, CUgreenCtx *green),
              (stream, context, green)) {
@@ -117,41 +134,6 @@ CU_CALL_PTSZ(cuStreamGetCtx_v2, (CUstream stream, CUcontext *context, CUgreenCtx
     return CUDA_SUCCESS;
 }
 
-/* Capture is not built: no stream ever captures, and that is the whole answer. */
-CU_CALL_PTSZ(cuStreamGetCaptureInfo_v2,
-             (CUstream stream, int *status, cuuint64_t *id, CUgraph *graph,
-              const void **dependencies, size_t *count),
-             (stream, status, id, graph, dependencies, count)) {
-    (void)id, (void)graph, (void)dependencies, (void)count;
-    CUresult result = cu_find_stream(stream, &stream);
-    if (result || !status)
-        return result ? result : CUDA_ERROR_INVALID_VALUE;
-    *status = 0;
-    return CUDA_SUCCESS;
-}
-
-CU_CALL_PTSZ(cuStreamGetCaptureInfo_v3,
-             (CUstream stream, int *status, cuuint64_t *id, CUgraph *graph,
-              const void **dependencies, const void **edges, size_t *count),
-             (stream, status, id, graph, dependencies, edges, count)) {
-    (void)id, (void)graph, (void)dependencies, (void)edges, (void)count;
-    CUresult result = cu_find_stream(stream, &stream);
-    if (result || !status)
-        return result ? result : CUDA_ERROR_INVALID_VALUE;
-    *status = 0;
-    return CUDA_SUCCESS;
-}
-
-CU_CALL(cuThreadExchangeStreamCaptureMode, (int *mode), (mode)) {
-    static _Thread_local int current;
-    if (!mode || *mode < 0 || *mode > 2)
-        return CUDA_ERROR_INVALID_VALUE;
-    int previous = current;
-    current = *mode;
-    *mode = previous;
-    return CUDA_SUCCESS;
-}
-
 static CUresult submit_call(CUstream stream, void (*function)(void *), void *data) {
     struct emu_work work = {.kind = EMU_WORK_CALL, .cost = 1000};
     work.call.function = function;
@@ -161,9 +143,11 @@ static CUresult submit_call(CUstream stream, void (*function)(void *), void *dat
 
 CU_CALL_PTSZ(cuLaunchHostFunc, (CUstream stream, CUhostFn function, void *data),
              (stream, function, data)) {
-    CUresult result = cu_find_stream(stream, &stream);
+    CUresult result = cu_use_stream(stream, &stream);
     if (result || !function)
         return result ? result : CUDA_ERROR_INVALID_VALUE;
+    if (stream->capturing.in)
+        return cu_not_captured(stream, CALL_cuLaunchHostFunc);
     return submit_call(stream, function, data);
 }
 
@@ -183,7 +167,9 @@ CU_CALL_PTSZ(cuStreamAddCallback,
              (CUstream stream, CUstreamCallback function, void *data, unsigned flags),
              (stream, function, data, flags)) {
     CUstream found;
-    CUresult result = cu_find_stream(stream, &found);
+    CUresult result = cu_use_stream(stream, &found);
+    if (!result)
+        result = cu_check_outside(found);
     if (result || !function || flags)
         return result ? result : CUDA_ERROR_INVALID_VALUE;
     struct callback *callback = malloc(sizeof *callback);
@@ -197,7 +183,9 @@ CU_CALL_PTSZ(cuStreamAttachMemAsync,
              (CUstream stream, CUdeviceptr address, size_t length, unsigned flags),
              (stream, address, length, flags)) {
     (void)length, (void)flags;
-    CUresult result = cu_find_stream(stream, &stream);
+    CUresult result = cu_use_stream(stream, &stream);
+    if (!result)
+        result = cu_check_outside(stream);
     if (result || !emu_memory_at(EMU_MANAGED, address))
         return result ? result : CUDA_ERROR_INVALID_VALUE;
     return CUDA_SUCCESS;

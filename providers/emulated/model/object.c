@@ -23,6 +23,9 @@ const char *emu_kind_name(enum emu_kind kind) {
         [EMU_PRIMARY] = "primary_contexts",
         [EMU_STREAM] = "streams",
         [EMU_EVENT] = "events",
+        [EMU_GRAPH] = "graphs",
+        [EMU_GRAPH_NODE] = "graph_nodes",
+        [EMU_GRAPH_EXEC] = "executable_graphs",
     };
     return (unsigned)kind < EMU_KINDS ? names[kind] : NULL;
 }

@@ -27,6 +27,9 @@ enum emu_kind {
     EMU_PRIMARY,       /* "primary_contexts" that are retained; not reported as a leak */
     EMU_STREAM,        /* "streams" */
     EMU_EVENT,         /* "events" */
+    EMU_GRAPH,         /* "graphs": work to be launched, described */
+    EMU_GRAPH_NODE,    /* "graph_nodes": go with their graph; no leak of their own */
+    EMU_GRAPH_EXEC,    /* "executable_graphs": ready to be launched */
     EMU_KINDS
 };
 

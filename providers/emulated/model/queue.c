@@ -10,19 +10,21 @@ static struct emu_side row_of(struct emu_side side, uint64_t pitch, uint64_t row
     return side;
 }
 
-/* All rows are checked before the first one moves. */
-static enum emu_status run_copy(const struct emu_copy_work *copy) {
+static enum emu_status check_copy(const struct emu_copy_work *copy) {
     for (uint64_t row = 0; row < copy->rows; row++)
         if (!emu_is_usable(row_of(copy->to, copy->to_pitch, row), copy->size, EMU_WRITE) ||
             !emu_is_usable(row_of(copy->from, copy->from_pitch, row), copy->size, EMU_READ))
             return EMU_INVALID;
-    for (uint64_t row = 0; row < copy->rows; row++)
-        emu_copy(row_of(copy->to, copy->to_pitch, row), row_of(copy->from, copy->from_pitch, row),
-                 copy->size);
     return EMU_OK;
 }
 
-static enum emu_status run_fill(const struct emu_fill_work *fill) {
+static void run_copy(const struct emu_copy_work *copy) {
+    for (uint64_t row = 0; row < copy->rows; row++)
+        emu_copy(row_of(copy->to, copy->to_pitch, row), row_of(copy->from, copy->from_pitch, row),
+                 copy->size);
+}
+
+static enum emu_status check_fill(const struct emu_fill_work *fill) {
     if (fill->count > UINT64_MAX / fill->width || !emu_is_multiple(fill->to.address, fill->width) ||
         (fill->rows > 1 && !emu_is_multiple(fill->pitch, fill->width)))
         return EMU_INVALID;
@@ -30,25 +32,41 @@ static enum emu_status run_fill(const struct emu_fill_work *fill) {
         if (!emu_is_usable(row_of(fill->to, fill->pitch, row), fill->count * fill->width,
                            EMU_WRITE))
             return EMU_INVALID;
-    for (uint64_t row = 0; row < fill->rows; row++)
-        emu_fill(row_of(fill->to, fill->pitch, row), fill->width, fill->value, fill->count);
     return EMU_OK;
 }
 
-static enum emu_status run(const struct emu_work *work) {
+static void run_fill(const struct emu_fill_work *fill) {
+    for (uint64_t row = 0; row < fill->rows; row++)
+        emu_fill(row_of(fill->to, fill->pitch, row), fill->width, fill->value, fill->count);
+}
+
+enum emu_status emu_work_check(const struct emu_work *work) {
     switch (work->kind) {
     case EMU_WORK_COPY:
-        return run_copy(&work->copy);
+        return check_copy(&work->copy);
     case EMU_WORK_FILL:
-        return run_fill(&work->fill);
+        return check_fill(&work->fill);
+    case EMU_WORK_CALL:
+        return EMU_OK;
+    }
+    return EMU_INVALID;
+}
+
+/* Everything was checked before the first row moves. */
+static void run(const struct emu_work *work) {
+    switch (work->kind) {
+    case EMU_WORK_COPY:
+        run_copy(&work->copy);
+        break;
+    case EMU_WORK_FILL:
+        run_fill(&work->fill);
+        break;
     case EMU_WORK_CALL:
         /* The program may call the driver's own functions from other threads meanwhile. */
         emu_unlock();
         work->call.function(work->call.data);
         emu_lock();
-        return EMU_OK;
     }
-    return EMU_INVALID;
 }
 
 enum emu_status emu_queue_submit(struct emu_queue *queue, const struct emu_work *work) {
@@ -57,7 +75,10 @@ enum emu_status emu_queue_submit(struct emu_queue *queue, const struct emu_work 
     queue->end += work->cost;
     if (queue->end > busy_until[device])
         busy_until[device] = queue->end;
-    return run(work);
+    enum emu_status status = emu_work_check(work);
+    if (!status)
+        run(work);
+    return status;
 }
 
 void emu_queue_wait_for(struct emu_queue *queue, uint64_t moment) {

@@ -44,6 +44,9 @@ struct emu_work {
     };
 };
 
+/* Could it be done now?  Every address is looked at; nothing is touched. */
+enum emu_status emu_work_check(const struct emu_work *work);
+
 enum emu_status emu_queue_submit(struct emu_queue *queue, const struct emu_work *work);
 
 /* Everything submitted to `queue` so far comes after `moment`. */
