@@ -1,0 +1,140 @@
+"""Half a million steps over small pools, every invariant checked after each."""
+
+from __future__ import annotations
+
+import random
+from itertools import cycle
+from typing import NamedTuple
+
+import pytest
+
+from tests.fakes.provider import FakeFailure
+from tests.property.cells import GRANULE, CellProvider
+from umfpy import Allocation, Growth, OutOfMemoryError, Pool
+
+STEPS = 130_000
+STREAMS = 3
+KINDS = ("allocate", "free", "wait", "trim", "fail")
+WEIGHTS = (500, 480, 10, 5, 5)  # how often each comes
+CHOICES = 20_011  # a prime number, so that the walk does not come round in step with itself
+KIB = 1 << 10
+
+
+class Choice(NamedTuple):
+    kind: str
+    size: int
+    alignment: int
+    stream: int
+    pick: int
+
+
+def choices(seed: int, streams: int) -> list[Choice]:
+    chance = random.Random(seed)
+    return [
+        Choice(
+            kind,
+            chance.choice((0, 1, 511, 512, 513, chance.randrange(8 * KIB))),
+            chance.choice((0, 0, 0, 0, 1, 1024, 4096)),
+            chance.randrange(streams),
+            chance.randrange(1 << 30),
+        )
+        for kind in chance.choices(KINDS, WEIGHTS, k=CHOICES)
+    ]
+
+
+class Walk:
+    """Pools over one provider, the second inside the first, and what is live in them."""
+
+    def __init__(self, *, ordered: bool, nested: bool) -> None:
+        self.ordered = ordered
+        self.provider = CellProvider(capacity=128 * KIB, ordered=ordered)
+        self.cells = self.provider.cells
+        self.pools = [Pool(self.provider, growth=Growth(16 * KIB, 32 * KIB))]
+        if nested:
+            self.pools.append(Pool(self.pools[0], growth=Growth(8 * KIB, 16 * KIB)))
+        self.live: list[tuple[Pool, int, int, Allocation | None, int]] = []
+        self.steps = 0
+        self.refused = 0
+
+    def allocate(self, choice: Choice) -> None:
+        pool = self.pools[choice.pick % len(self.pools)]
+        held: Allocation | None = None
+        try:
+            if choice.pick & 2:
+                held = pool.allocate(choice.size, choice.alignment, choice.stream)
+                start: int = held.ptr
+            else:
+                start = pool.malloc(choice.size, choice.alignment, choice.stream)
+        except (OutOfMemoryError, FakeFailure):
+            self.refused += 1
+            return
+        assert start % max(choice.alignment, GRANULE) == 0, "aligned"
+        stream = choice.stream + 1 if self.ordered else 0
+        self.cells.take(start, choice.size, stream)
+        self.live.append((pool, start, choice.size, held, stream))
+
+    def free(self, choice: Choice) -> None:
+        if not self.live:
+            return
+        place = choice.pick % len(self.live)
+        self.live[place], self.live[-1] = self.live[-1], self.live[place]
+        pool, start, size, held, made_on = self.live.pop()
+        if held is None:
+            pool.free(start, size, choice.stream)
+            made_on = choice.stream + 1 if self.ordered else 0
+        del held  # an object that is dropped is freed on the stream that it was made on
+        self.cells.give(start, size, made_on)
+
+    def wait(self, choice: Choice) -> None:
+        self.pools[choice.pick % len(self.pools)].synchronize()
+
+    def trim(self, choice: Choice) -> None:
+        pool = self.pools[choice.pick % len(self.pools)]
+        before = pool.stats().reserved_bytes
+        assert pool.trim(choice.size) == before - pool.stats().reserved_bytes
+
+    def fail(self, choice: Choice) -> None:
+        self.provider.fail(1 + choice.pick % 3)
+
+    def run(self, steps: int, made: list[Choice]) -> None:
+        calls = dict(
+            zip(KINDS, (self.allocate, self.free, self.wait, self.trim, self.fail), strict=True)
+        )
+        checks = [pool.check for pool in self.pools]
+        for choice in cycle(made):
+            try:
+                calls[choice.kind](choice)
+            except FakeFailure:
+                assert choice.kind in ("wait", "trim")
+            for check in checks:
+                check("full")
+            self.steps += 1
+            if self.steps == steps:
+                return
+
+    def end(self) -> None:
+        """Free everything; then all of it goes back."""
+        self.provider.recover()
+        while self.live:
+            self.free(Choice("free", 0, 0, 0, 0))
+        assert self.cells.used == 0
+        for pool in reversed(self.pools):
+            pool.close()
+            pool.check("full")
+            assert pool.stats().reserved_bytes == 0
+        assert not self.provider.live
+
+
+@pytest.mark.parametrize("ordered", [False, True], ids=["one order", "streams"])
+@pytest.mark.parametrize("nested", [False, True], ids=["plain", "nested"])
+def test_pools_keep_every_invariant(ordered: bool, nested: bool) -> None:
+    # given
+    walk = Walk(ordered=ordered, nested=nested)
+
+    # when
+    walk.run(STEPS, choices(2 * ordered + nested, STREAMS))
+
+    # then
+    assert walk.steps == STEPS
+    assert 0 < walk.refused < STEPS // 4
+    walk.end()
