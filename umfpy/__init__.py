@@ -25,6 +25,9 @@ from umfpy.find import AllocationInfo, find
 from umfpy.pools.growth import Growth
 from umfpy.pools.pool import Pool
 from umfpy.pools.proxy import ProxyPool
+from umfpy.pools.slab import SlabPool
+from umfpy.pools.slab_limit import SharedLimit
+from umfpy.pools.slab_stats import BucketStats
 from umfpy.pools.stats import PoolStats
 from umfpy.provider import Capability, NativeError, Provider
 
@@ -32,7 +35,7 @@ if TYPE_CHECKING:
     from umfpy.integrations.arrays import ArrayView, view
     from umfpy.ipc import IpcHandle, IpcMapping, open_ipc
     from umfpy.manager import Handle, MemoryConfiguration, MemoryManager
-    from umfpy.providers.cuda import CudaProvider
+    from umfpy.providers.cuda import CudaAsyncProvider, CudaProvider, CudaVmmProvider
     from umfpy.providers.emulated import emulate
     from umfpy.providers.host import FileProvider, FixedProvider, HostProvider
     from umfpy.providers.level_zero import LevelZeroProvider, LevelZeroVmmProvider
@@ -43,7 +46,9 @@ __version__ = "0.1.0"
 #: What is loaded when it is first asked for: the back ends need drivers or bindings.
 _LAZY = {
     "ArrayView": "umfpy.integrations.arrays",
+    "CudaAsyncProvider": "umfpy.providers.cuda",
     "CudaProvider": "umfpy.providers.cuda",
+    "CudaVmmProvider": "umfpy.providers.cuda",
     "FileProvider": "umfpy.providers.host",
     "FixedProvider": "umfpy.providers.host",
     "Handle": "umfpy.manager",
@@ -65,11 +70,14 @@ __all__ = [
     "Allocation",
     "AllocationInfo",
     "ArrayView",
+    "BucketStats",
     "Capability",
     "CapacityExceeded",
     "CoarseProvider",
     "ConfigurationError",
+    "CudaAsyncProvider",
     "CudaProvider",
+    "CudaVmmProvider",
     "DriverError",
     "DriverUnavailable",
     "FileProvider",
@@ -93,6 +101,8 @@ __all__ = [
     "PoolStats",
     "Provider",
     "ProxyPool",
+    "SharedLimit",
+    "SlabPool",
     "StaleHandle",
     "UmfpyError",
     "emulate",

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from umfpy.coarse import CoarseProvider
 from umfpy.pools.pool import Pool
 from umfpy.pools.proxy import ProxyPool
+from umfpy.pools.slab import SlabPool
 
 if TYPE_CHECKING:
     from umfpy.pools.base import ProviderPool
@@ -30,6 +31,18 @@ def _cuda() -> Provider:
     from umfpy.providers.cuda import CudaProvider
 
     return CudaProvider()
+
+
+def _cuda_async() -> Provider:
+    from umfpy.providers.cuda import CudaAsyncProvider
+
+    return CudaAsyncProvider()
+
+
+def _cuda_vmm() -> Provider:
+    from umfpy.providers.cuda import CudaVmmProvider
+
+    return CudaVmmProvider()
 
 
 def _host() -> Provider:
@@ -71,6 +84,8 @@ def _manager(configuration: str) -> Callable[[Provider], ProviderPool]:
 
 PROVIDERS: Mapping[str, ProviderChoice] = {
     "cuda": ProviderChoice(_cuda, driver="cuda"),
+    "cuda_async": ProviderChoice(_cuda_async, driver="cuda"),
+    "cuda_vmm": ProviderChoice(_cuda_vmm, driver="cuda"),
     "level_zero": ProviderChoice(_level_zero, driver="level_zero"),
     "level_zero_vmm": ProviderChoice(_level_zero_vmm, driver="level_zero"),
     "host": ProviderChoice(_host),
@@ -83,4 +98,5 @@ POOLS: Mapping[str, Callable[[Provider], ProviderPool]] = {
     "manager": _manager("sub_slices"),
     "manager:exclusive_pages": _manager("exclusive_pages"),
     "proxy": ProxyPool,
+    "slab": SlabPool,
 }

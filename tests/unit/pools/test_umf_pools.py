@@ -1,8 +1,8 @@
-"""The numbered behaviours 39 to 42, 46, 48 and 49 to 52 of UMF's pools and providers.
+"""The numbered behaviours 39 to 52 of UMF's pools and providers.
 
-43 to 45 and 47 are about slabs and their buckets, which umfpy's default pool does not have: it
-cuts by exact size.  What they protect is tested as bounded idle memory: `trim` keeps what it is
-told to, down to nothing (45), and what is too large for an extent goes straight through (46).
+43 to 47 are about slabs and their buckets: `SlabPool`.  The default pool, which cuts by exact
+size, has what 45 and 46 protect as well: `trim` keeps what it is told to, down to nothing, and
+what is too large for an extent gets one of its own.
 """
 
 from __future__ import annotations
@@ -23,10 +23,16 @@ from umfpy import (
     OutOfMemoryError,
     Pool,
     Provider,
+    SharedLimit,
+    SlabPool,
     find,
 )
 
+KIB = 1 << 10
 MIB = 1 << 20
+
+#: A bucket with one cell a slab.
+SLAB = 64 * KIB
 
 
 @pytest.mark.parametrize("alignment", [1 << shift for shift in range(23)])
@@ -106,6 +112,52 @@ def test_umf_42_freed_memory_is_usable_after_out_of_memory(kind) -> None:
     pool.check("full")
 
 
+def test_umf_43_a_bucket_keeps_as_many_slabs_as_its_capacity(provider: FakeProvider) -> None:
+    # given
+    pool = SlabPool(provider, slab_size=SLAB, capacity=4)
+    pointers = [pool.malloc(SLAB) for _ in range(5)]
+    assert pool.stats().provider_allocs == 5
+
+    # when
+    for ptr in pointers:
+        pool.free(ptr)
+
+    # then
+    assert (len(provider.live), provider.counts["free"]) == (4, 1)
+    (bucket,) = [each for each in pool.buckets() if each.slabs]
+    assert (bucket.cell_bytes, bucket.idle_slabs, bucket.slab_frees) == (SLAB, 4, 1)
+
+
+def test_umf_44_a_shared_limit_over_two_pools(provider: FakeProvider) -> None:
+    # given
+    limit = SharedLimit(4 * SLAB)
+    pools = [SlabPool(provider, slab_size=SLAB, shared_limit=limit) for _ in range(2)]
+    held = [(pool, pool.malloc(SLAB)) for pool in pools for _ in range(4)]
+
+    # when
+    for pool, ptr in held:
+        pool.free(ptr)
+
+    # then
+    assert provider.live_bytes == limit.idle_bytes == 4 * SLAB
+    assert [pool.idle_bytes for pool in pools] == [4 * SLAB, 0]
+    assert pools[0].trim() == 4 * SLAB
+    pools[1].free(pools[1].malloc(SLAB))
+    assert [pool.idle_bytes for pool in pools] == [0, SLAB]
+
+
+@pytest.mark.parametrize("by_count", [False, True])
+def test_umf_45_trim_to_three_one_and_no_slabs(provider: FakeProvider, by_count: bool) -> None:
+    pool = SlabPool(provider, slab_size=SLAB)
+    for ptr in [pool.malloc(SLAB) for _ in range(4)]:
+        pool.free(ptr)
+
+    for before, keep in ((4, 3), (3, 1), (1, 0)):
+        given = pool.trim(keep_slabs=keep) if by_count else pool.trim(keep * SLAB)
+        assert given == (before - keep) * SLAB
+        assert pool.stats().reserved_bytes == provider.live_bytes == keep * SLAB
+
+
 @pytest.mark.parametrize("keep", [3, 1, 0])
 def test_umf_45_trim_keeps_what_it_is_told(provider: FakeProvider, keep: int) -> None:
     pool = Pool(provider, growth=Growth(MIB, MIB))
@@ -128,6 +180,31 @@ def test_umf_46_large_requests_get_an_extent_of_their_own(provider: FakeProvider
     pool.free(large)
     assert pool.trim() == 700 * MIB
     pool.free(small)
+
+
+def test_umf_46_above_the_largest_cell_requests_go_straight_through(
+    provider: FakeProvider,
+) -> None:
+    pool = SlabPool(provider, largest=MIB)
+    below = pool.malloc(MIB)
+    above = pool.malloc(MIB + 1)
+    assert provider.live[above] == MIB + 512
+    assert pool.stats().reserved_bytes == provider.live_bytes
+
+    pool.free(above)
+    pool.free(below)
+    assert list(provider.live.values()) == [MIB]
+
+
+@pytest.mark.parametrize("granule", [64, 512, 4096])
+def test_umf_47_bucket_sizes_ascend(granule: int) -> None:
+    pool = SlabPool(FakeProvider(granule=granule))
+    sizes = [bucket.cell_bytes for bucket in pool.buckets()]
+    assert sizes == sorted(set(sizes))
+    assert (sizes[0], sizes[-1]) == (granule, 2 * MIB)
+    for size in sizes:
+        assert size % granule == 0
+        assert size & (size - 1) == 0 or (size // 3) & (size // 3 - 1) == 0
 
 
 def test_umf_48_counts_follow_every_call(kind, provider: FakeProvider) -> None:

@@ -1,0 +1,426 @@
+"""A pool of slabs: ranges that are cut into equal cells."""
+
+from __future__ import annotations
+
+import contextlib
+import warnings
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import TYPE_CHECKING, NoReturn, SupportsIndex, TypeVar
+
+from umfpy.core.extents import innermost
+from umfpy.core.pages import stream_number
+from umfpy.core.pool import live_pools
+from umfpy.errors import InvalidArgument, OutOfMemoryError
+from umfpy.pools.base import ProviderPool
+from umfpy.pools.slab_bucket import SlabBucket
+from umfpy.pools.slab_callers import CallersPool
+from umfpy.pools.slab_holdings import SlabHoldings
+from umfpy.pools.slab_large import LargePool
+from umfpy.pools.slab_requests import checked_address, checked_alignment, checked_size
+from umfpy.pools.slab_sizes import SlabSizes, natural_alignment
+from umfpy.pools.slab_stats import BucketStats, pool_stats
+from umfpy.provider import Capability
+from umfpy.units import format_size, parse_size
+
+if TYPE_CHECKING:
+    from umfpy.core.cinterface import CInterface
+    from umfpy.core.pool import Allocation, Stream
+    from umfpy.pools.slab_limit import SharedLimit
+    from umfpy.pools.stats import PoolStats
+    from umfpy.provider import Provider
+
+T = TypeVar("T")
+
+
+class SlabPool(ProviderPool):
+    """Serves each request with a cell of the next larger size, cut from a slab of such cells.
+
+    The sizes of cells, the buckets, are 2^n and 1.5 * 2^n bytes in whole granules.  A request
+    takes a cell off a slab of its bucket or, if none is free, a new slab from the provider; what
+    is above `largest`, or cannot be aligned otherwise, goes straight through to the provider and
+    straight back.  Memory freed on a stream is used again on that stream at once, and on others
+    after the pool has waited for the device.
+
+    A slab whose last cell was freed is kept while its bucket has fewer than `capacity` idle ones
+    and `shared_limit` has room, else it goes back at once; after an `Allocation` was freed or
+    dropped, with the next request to that bucket or the next question to the pool.
+
+    Each bucket is an extent map of its own, whose extents are the slabs and whose blocks are the
+    cells.  An allocation's ``pool`` is its bucket's part of this pool.
+
+    Parameters
+    ----------
+    provider
+        Where memory comes from: a `Provider`, or another pool.
+    name
+        For people; made from the provider's if not given.
+    slab_size
+        What a slab has at least, in bytes or as text: as many whole cells as reach it.
+    largest
+        The largest request that gets a cell.
+    capacity
+        How many idle slabs a bucket keeps.
+    smallest
+        The least size of a cell; None for the provider's granule.
+    shared_limit
+        A `SharedLimit` on what several pools keep idle together, or None.
+    limit_bytes
+        The most to hold from the provider; None for no limit.
+    zero
+        Whether every allocation reads as zero.
+
+    Raises
+    ------
+    InvalidArgument
+        A size, or the provider, is none that the pool can work with.
+    """
+
+    def __init__(
+        self,
+        provider: Provider | ProviderPool,
+        *,
+        name: str | None = None,
+        slab_size: int | str = "64KiB",
+        largest: int | str = "2MiB",
+        capacity: int = 4,
+        smallest: int | str | None = None,
+        shared_limit: SharedLimit | None = None,
+        limit_bytes: int | str | None = None,
+        zero: bool = False,
+    ) -> None:
+        if isinstance(capacity, bool) or not isinstance(capacity, int) or capacity < 0:
+            raise InvalidArgument(f"capacity must be a number of slabs from 0 on, not {capacity!r}")
+        super().__init__(provider, name=name, zero=zero, limit_bytes=limit_bytes, direct=True)
+        granule = self.provider.granule
+        sizes = SlabSizes.of(
+            smallest=granule if smallest is None else parse_size(smallest),
+            largest=parse_size(largest),
+            slab=parse_size(slab_size),
+            granule=granule,
+        )
+        self._holdings = SlabHoldings(
+            self, sizes, capacity=capacity, shared=shared_limit, zero=zero
+        )
+        self._growing = self._holdings.growing
+        #: By place in `sizes.cells`, and whether slabs are aligned; made when first needed.
+        self._buckets: dict[tuple[int, bool], SlabBucket] = {}
+        self._large = LargePool(self._holdings, self.provider, f"{self.name}/large")
+        self._holdings.totals.follow([self._large.map])
+        self._callers: CallersPool | None = None
+        if shared_limit is not None:
+            shared_limit.join(self)
+
+    # Requests.
+
+    def allocate(
+        self,
+        size: SupportsIndex,
+        alignment: SupportsIndex = 0,
+        stream: Stream = None,
+        zero: bool = False,
+    ) -> Allocation:
+        """Return `size` bytes as an `Allocation`; parameters and errors as of `Pool.allocate`.
+
+        Constant time where a cell is free.
+        """
+        number, handle = checked_size(size), 0 if stream is None else stream_number(stream)
+        place = self._choose(number, checked_alignment(alignment), zero)
+        if isinstance(place, SlabBucket):
+            clear = zero or self._holdings.zero
+            return self._serve(number, partial(place.own, number, handle, clear))
+        return self._serve(number, partial(place.allocate, number, alignment, handle, zero))
+
+    def malloc(
+        self,
+        size: SupportsIndex,
+        alignment: SupportsIndex = 0,
+        stream: Stream = None,
+        zero: bool = False,
+    ) -> int:
+        """Return the address of `size` bytes, which `free` takes back; as `allocate`."""
+        number, handle = checked_size(size), 0 if stream is None else stream_number(stream)
+        place = self._choose(number, checked_alignment(alignment), zero)
+        if isinstance(place, SlabBucket):
+            clear = zero or self._holdings.zero
+            return self._serve(number, partial(place.lend, number, handle, clear))
+        return self._serve(number, partial(place.malloc, number, alignment, handle, zero))
+
+    def free(
+        self, ptr: int | None, size: SupportsIndex | None = None, stream: Stream = None
+    ) -> None:
+        """Free what `malloc` returned; parameters and errors as of `Pool.free`.
+
+        O(log extents): the address leads to its bucket.
+        """
+        if ptr is None or ptr == 0:
+            return
+        address = checked_address(ptr)
+        owner = self._owner_of(address)
+        if owner is None:
+            self._refuse(address, size)
+        owner.free(address, size, stream)
+
+    def owns(self, address: int) -> bool:
+        """Return whether `address` lies in a live allocation of this pool."""
+        owner = self._owner_of(address)
+        return owner is not None and owner.owns(address)
+
+    def c_interface(self) -> CInterface:
+        """Return C functions that ask this pool; they take the GIL, and pin the pool.
+
+        What they give out is entered in a map of its own, by which C callers find it again:
+        O(live allocations of such callers) moves of 24 bytes a call.
+        """
+        if self._callers is None:
+            self._callers = CallersPool(self)
+        return self._callers.c_interface()
+
+    def _refuse(self, address: int, size: SupportsIndex | None) -> NoReturn:
+        if self.map.foreign:
+            self._refuse_if_closed()
+        self.map.refuse(address, None if size is None else checked_size(size))
+
+    def _refuse_if_closed(self) -> None:
+        if self.closed:
+            raise InvalidArgument(
+                f"pool {self.name!r} is closed, or belongs to the process that forked this one; "
+                "make a new pool (device memory does not survive a fork: start children with "
+                "'spawn')"
+            )
+
+    def _choose(self, size: int, alignment: int, zero: bool) -> SlabBucket | LargePool:
+        """Return who is to serve a request."""
+        self._refuse_if_closed()
+        if zero:
+            self._refuse_zero()
+        place = self._holdings.sizes.bucket_for(size, alignment)
+        if place is None:
+            return self._large
+        aligned = alignment > self.provider.granule
+        return self._buckets.get((place, aligned)) or self._make_bucket(place, aligned)
+
+    def _make_bucket(self, place: int, aligned: bool) -> SlabBucket:
+        cell = self._holdings.sizes.cells[place]
+        with self._growing:
+            bucket = self._buckets.get((place, aligned))
+            if bucket is None:
+                alignment = natural_alignment(cell) if aligned else self.provider.granule
+                name = f"{self.name}/{cell}{'/aligned' if aligned else ''}"
+                bucket = SlabBucket(self._holdings, self.provider, name, cell, alignment)
+                self._holdings.totals.follow(member.map for member in (*self._members(), bucket))
+                self._buckets = {**self._buckets, (place, aligned): bucket}
+            return bucket
+
+    def _members(self) -> list[SlabBucket | LargePool]:
+        """Return the parts, those with the largest cells first."""
+        buckets = sorted(self._buckets.items(), reverse=True)
+        return [self._large, *(bucket for _, bucket in buckets)]
+
+    def _owner_of(self, address: int) -> ProviderPool | None:
+        """Return the part of this pool that gave out what encloses `address`."""
+        extent = innermost(address) if isinstance(address, int) else None
+        while extent is not None:
+            owner = extent.map.owner()
+            if isinstance(owner, (SlabBucket, LargePool)) and owner.holdings is self._holdings:
+                return owner
+            extent = extent.parent
+        return None
+
+    # Running out of memory.
+
+    def _serve(self, size: int, ask: Callable[[], T]) -> T:
+        """Return what `ask` does; when memory has run out, get some back and ask again."""
+        answer = self._ask(ask)
+        if answer is None:
+            # Without any lock of this pool: pools ask each other for memory.
+            for reclaim in self._reclaimers(size):
+                if reclaim():
+                    answer = self._ask(ask)
+                    if answer is not None:
+                        break
+        if answer is None:
+            raise self._out_of_memory(size)
+        self._holdings.totals.note()
+        return answer
+
+    def _ask(self, ask: Callable[[], T]) -> T | None:
+        """Return what `ask` does, None if memory has run out."""
+        with contextlib.suppress(OutOfMemoryError):
+            return ask()
+        return None
+
+    def _can_ever_hold(self, size: int) -> bool:
+        """Whether giving anything up could help: a request beyond the device costs nobody else."""
+        info = self.provider.memory_info()
+        bounds = [1 << 62, self.limit_bytes, info[1] if info else None]
+        return all(size <= bound for bound in bounds if bound is not None)
+
+    def _reclaimers(self, size: int) -> Iterator[Callable[[], bool]]:
+        """What may bring memory back, the cheapest first; each says whether it did."""
+        if not self._can_ever_hold(size):
+            return
+        yield lambda: sum(member._trim(wait=True) for member in self._members()) > 0
+        for pool in self._neighbours():
+            yield partial(_trim, pool)
+
+    def _neighbours(self) -> list[ProviderPool]:
+        """The other pools that take memory from the same device."""
+        mine = self.provider
+        parts = {id(part) for part in (self, *self._members())}
+        return [
+            pool
+            for pool in live_pools()
+            if id(pool) not in parts
+            and isinstance(pool, ProviderPool)
+            and pool.provider.memory_type == mine.memory_type
+            and pool.provider.device == mine.device
+            and not pool.closed
+        ]
+
+    def _out_of_memory(self, size: int) -> OutOfMemoryError:
+        now = self.stats()
+        info = self.provider.memory_info()
+        words = [
+            f"pool {self.name!r} has no {format_size(size)} ({size} bytes) left",
+            f"live {format_size(now.used_bytes)} in {now.live_allocations} allocations, "
+            f"held {format_size(now.reserved_bytes)}",
+        ]
+        if info is not None:
+            words.append(f"device: {format_size(info[0])} of {format_size(info[1])} free")
+        if self.limit_bytes is not None:
+            words.append(f"limit_bytes is {format_size(self.limit_bytes)}: raise it if you can")
+        words.append("free or drop allocations; a slab goes back only with its last cell")
+        return OutOfMemoryError(
+            "; ".join(words),
+            requested=size,
+            used=now.used_bytes,
+            reserved=now.reserved_bytes,
+            limit=self.limit_bytes,
+            largest_free=now.largest_free_bytes,
+            provider=self.provider.name,
+        )
+
+    # Giving back.
+
+    def trim(self, keep_bytes: int | str = 0, *, keep_slabs: int | None = None) -> int:
+        """Give idle slabs back, those of the largest cells first, and return the bytes.
+
+        Parameters
+        ----------
+        keep_bytes
+            Stop where less than this would stay held.
+        keep_slabs
+            Instead: how many idle slabs stay in each bucket.
+
+        Waits for the device first; raises what the provider's `free` does, and what had not gone
+        by then is kept.
+        """
+        if keep_slabs is not None:
+            if keep_slabs < 0 or keep_bytes:
+                raise InvalidArgument("keep_slabs is from 0 on, and excludes keep_bytes")
+            return sum(bucket.trim_slabs(keep_slabs) for bucket in list(self._buckets.values()))
+        return self._trim(parse_size(keep_bytes))
+
+    def _trim(self, keep: int = 0, *, wait: bool | None = None) -> int:
+        released = 0
+        for member in self._members():
+            mine = member.map.counters()["reserved"]
+            others = self._holdings.totals.reserved - mine
+            released += member._trim(max(keep - others, 0), wait=wait)
+        return released
+
+    def synchronize(self) -> None:
+        """Wait for the device; then memory freed on any stream may be used on all of them."""
+        if Capability.STREAMS not in self.provider.capabilities or self.map.foreign:
+            return
+        with self._growing:
+            members = self._members()
+            for member in members:
+                member.map.retire()
+            self.provider.synchronize()
+            for member in members:
+                member.map.retired()
+        self._shed()
+
+    def _shed(self) -> None:
+        for bucket in list(self._buckets.values()):
+            bucket.shed()
+
+    def close(self) -> None:
+        """Give everything back and refuse further requests; closing twice is fine.
+
+        Live allocations stay valid.  A ResourceWarning reports them, and each slab goes back with
+        the last allocation in it.  Raises what the provider does; closing again tries again.
+        """
+        if self.map.foreign or not hasattr(self, "_large"):
+            return
+        closed_before = self.closed
+        self.map.shut()
+        with self._growing:
+            for bucket in list(self._buckets.values()):
+                bucket.retire()
+            self._large.map.shut()
+        left = self.stats()
+        if left.live_allocations and not closed_before:
+            warnings.warn(
+                f"pool {self.name!r} was closed with {left.live_allocations} live allocations of "
+                f"{left.requested_bytes} bytes; {left.reserved_bytes} bytes stay held for them",
+                ResourceWarning,
+                stacklevel=2,
+            )
+
+    def __del__(self) -> None:
+        # The buckets close themselves, each when its last allocation is gone.
+        return
+
+    # Questions.
+
+    def buckets(self) -> list[BucketStats]:
+        """Return what each bucket has, by ascending size of cells; O(slabs).
+
+        Cells for alignments above the granule are a bucket of their own, which follows the other
+        one of its size once there is one.
+        """
+        self._shed()
+        made = self._buckets
+        found = []
+        for place, cell in enumerate(self._holdings.sizes.cells):
+            plain, aligned = made.get((place, False)), made.get((place, True))
+            found.append(plain.describe() if plain else BucketStats(cell, self.provider.granule))
+            if aligned:
+                found.append(aligned.describe())
+        return found
+
+    @property
+    def idle_bytes(self) -> int:
+        """Bytes in idle slabs; O(buckets + idle slabs)."""
+        return sum(
+            slab.size for bucket in list(self._buckets.values()) for slab in bucket.idle_slabs()
+        )
+
+    @property
+    def shared_limit(self) -> SharedLimit | None:
+        """What bounds the idle slabs of several pools together."""
+        return self._holdings.shared
+
+    def stats(self) -> PoolStats:
+        """Return the statistics of all buckets, and of what went straight through, as one."""
+        if not self.map.foreign:
+            self._shed()
+        return pool_stats([member.stats() for member in self._members()], self._holdings.totals)
+
+    def reset_peaks(self) -> None:
+        """Let every peak start again from what its number is now."""
+        for member in self._members():
+            member.reset_peaks()
+        self._holdings.totals.reset()
+
+    def check(self, level: str = "full") -> None:
+        """Check every bucket's extent map and slabs: ``"off"``, ``"cheap"`` or ``"full"``."""
+        for member in self._members():
+            member.check(level)
+
+
+def _trim(pool: ProviderPool) -> bool:
+    return pool.trim() > 0

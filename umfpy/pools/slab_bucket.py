@@ -1,0 +1,260 @@
+"""The slabs of one size of cells: extents of a map whose every used block is one cell."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, SupportsIndex
+
+from umfpy.core.pages import grant, start_of, take_span
+from umfpy.errors import InvalidArgument, NotSupported, OutOfMemoryError, UmfpyError
+from umfpy.pools.base import ProviderPool
+from umfpy.pools.growth import round_up
+from umfpy.pools.release import free_removed, put_back, take_extent
+from umfpy.pools.slab_stats import BucketStats
+
+if TYPE_CHECKING:
+    from umfpy.core.cinterface import CInterface
+    from umfpy.core.extents import Extent
+    from umfpy.core.pool import Allocation, Stream
+    from umfpy.pools.slab_holdings import SlabHoldings
+    from umfpy.provider import Provider
+
+
+class SlabBucket(ProviderPool):
+    """A part of a `SlabPool`: its ``allocation.pool``, and what `find` tells.
+
+    A cell comes and goes by the extent map: a request takes exactly one cell's bytes off the
+    front of a free run, so that every block starts a whole number of cells into its slab.  What
+    is left at a slab's end is smaller than a cell, and so is never taken.
+
+    Attributes
+    ----------
+    cell
+        Bytes of a cell.
+    alignment
+        What every cell is aligned to.
+    """
+
+    def __init__(
+        self, holdings: SlabHoldings, provider: Provider, name: str, cell: int, alignment: int
+    ) -> None:
+        super().__init__(provider, name=name)
+        self._growing = holdings.growing
+        self.holdings = holdings
+        self.cell = cell
+        self.alignment = alignment
+
+    # Requests, of at most a cell.
+
+    def own(self, size: int, stream: int, zero: bool) -> Allocation:
+        """Return an `Allocation` of a cell."""
+        allocation = grant(self, self._block(size, stream, index=False), size, stream)
+        if zero:
+            self._clear(allocation.ptr, size, stream)
+        return allocation
+
+    def lend(self, size: int, stream: int, zero: bool) -> int:
+        """Return the address of a cell, which `free` takes back."""
+        ptr = start_of(self, self._block(size, stream, index=True))
+        if zero:
+            try:
+                self._clear(ptr, size, stream)
+            except BaseException:
+                super().free(ptr)
+                raise
+        return ptr
+
+    def free(
+        self, ptr: int | None, size: SupportsIndex | None = None, stream: Stream = None
+    ) -> None:
+        """Free what the pool's `malloc` returned; as `Pool.free`."""
+        super().free(ptr, size, stream)
+        self.shed()
+
+    def allocate(
+        self,
+        size: SupportsIndex,
+        alignment: SupportsIndex = 0,
+        stream: Stream = None,
+        zero: bool = False,
+    ) -> Allocation:
+        """Ask the whole `SlabPool`; raises as that does, InvalidArgument once it is gone."""
+        return self._whole().allocate(size, alignment, stream, zero)
+
+    def malloc(
+        self,
+        size: SupportsIndex,
+        alignment: SupportsIndex = 0,
+        stream: Stream = None,
+        zero: bool = False,
+    ) -> int:
+        """Ask the whole `SlabPool`; raises as that does, InvalidArgument once it is gone."""
+        return self._whole().malloc(size, alignment, stream, zero)
+
+    def c_interface(self) -> CInterface:
+        """Refused: C callers would cut cells; the pool's own interface does not."""
+        raise NotSupported(
+            f"{self.name!r} has no functions for callers in C; use those of its SlabPool"
+        )
+
+    def _whole(self) -> ProviderPool:
+        pool = self.holdings.pool()
+        if pool is None:
+            raise InvalidArgument(f"the pool of {self.name!r} is gone; make a new one")
+        return pool
+
+    def _block(self, size: int, stream: int, *, index: bool) -> int:
+        self.shed()
+        block = take_span(self, size, self.cell, stream, index)
+        return self._take_or_grow(size, stream, index) if block is None else block
+
+    def _take_or_grow(self, size: int, stream: int, index: bool) -> int:
+        with self._growing:
+            while True:
+                block = take_span(self, size, self.cell, stream, index)
+                if block is None and self._free_cells() > 0:
+                    # What another stream freed is as good, once the device was waited for.
+                    self.synchronize()
+                    block = take_span(self, size, self.cell, stream, index)
+                if block is not None:
+                    return block
+                self._grow()
+
+    def _grow(self) -> None:
+        """Add a slab; short of memory, one of a single cell.  Raises what the provider does."""
+        unit = self.provider.granularity(self.holdings.sizes.slab)
+        least = round_up(self.cell, unit)
+        usual = self.holdings.sizes.slab_bytes(self.cell, unit)
+        if usual > least:
+            with contextlib.suppress(OutOfMemoryError):
+                self._add_slab(usual)
+                return
+        self._add_slab(least)
+
+    def _add_slab(self, size: int) -> None:
+        self.holdings.admit(size)
+        take_extent(self.map, self.provider, size, self.alignment)
+        self._provider_allocs += 1
+
+    # Slabs.
+
+    def idle_slabs(self) -> list[Extent]:
+        """Return the slabs without a used cell that every stream may use."""
+        return self.map.free_extents()
+
+    def shed(self) -> None:
+        """Give back the idle slabs beyond what may be kept; O(idle slabs).
+
+        A slab that the provider does not take now is kept, and tried again with the next call:
+        whoever freed a cell has freed it.
+        """
+        if not self._excess() or not self._growing.enter():
+            return
+        try:
+            with contextlib.suppress(UmfpyError):
+                self._give_back(self._excess())
+        finally:
+            self._growing.leave()
+
+    def _excess(self) -> list[Extent]:
+        idle = self.idle_slabs()
+        if not idle:
+            return idle
+        over = max(len(idle) - self.holdings.capacity, 0)
+        shared = self.holdings.shared
+        if shared is not None:
+            beyond = shared.idle_bytes - shared.limit_bytes
+            beyond -= sum(slab.size for slab in idle[:over])
+            while beyond > 0 and over < len(idle):
+                beyond -= idle[over].size
+                over += 1
+        return idle[:over]
+
+    def trim_slabs(self, keep: int) -> int:
+        """Give back idle slabs but `keep`; return the bytes.  As `trim` otherwise."""
+        if self.map.foreign or not self._growing.enter():
+            return 0
+        try:
+            self._join_streams()
+            return self._give_back(self.idle_slabs()[keep:])
+        finally:
+            self._growing.leave()
+
+    def _give_back(self, slabs: Iterable[Extent]) -> int:
+        """Take slabs out of the map if they are still idle, wait for the device, free them."""
+        gone = [slab for slab in slabs if self.map.remove(slab)]
+        if gone:
+            self._wait_for_removed(gone)
+        released = 0
+        while gone:
+            slab = gone.pop()
+            try:
+                free_removed(slab)
+            except BaseException:
+                for other in gone:
+                    put_back(other)
+                raise
+            released += slab.size
+            self._provider_frees += 1
+        return released
+
+    def retire(self) -> None:
+        """Give nothing more out; idle slabs go back now, and each other one with its last cell."""
+        self._join_streams()
+        self._release_free(0)
+        self.map.shut()
+        # What was freed in between did not see the bucket closed.
+        self._join_streams()
+        self._release_free(0)
+
+    # Questions.
+
+    def _cells_in(self, slab: Extent) -> int:
+        """Return the cells of a slab, by its own size: slabs need not be of one size."""
+        mask = self.map.granule - 1
+        low, high = slab.base + mask & ~mask, slab.base + slab.size & ~mask
+        return (high - low) // self.cell
+
+    def _free_cells(self) -> int:
+        slabs = list(self.map.extents.values())
+        return sum(map(self._cells_in, slabs)) - self.map.counters()["used"] // self.cell
+
+    def describe(self) -> BucketStats:
+        """Return what the bucket has; O(slabs)."""
+        now = self.map.counters()
+        slabs = list(self.map.extents.values())
+        return BucketStats(
+            cell_bytes=self.cell,
+            alignment=self.alignment,
+            slabs=len(slabs),
+            idle_slabs=len(self.idle_slabs()),
+            cells=sum(map(self._cells_in, slabs)),
+            used_cells=now["used"] // self.cell,
+            reserved_bytes=now["reserved"],
+            requested_bytes=now["requested"],
+            allocations=now["allocations"],
+            frees=now["frees"],
+            slab_allocs=self._provider_allocs,
+            slab_frees=self._provider_frees,
+        )
+
+    def check(self, level: str = "full") -> None:
+        """Check the extent map; ``"full"``: also that every used block is one cell in its place."""
+        super().check(level)
+        if level != "full":
+            return
+        slabs = sorted(self.map.extents.values(), key=lambda slab: slab.base, reverse=True)
+        blocks = sorted(self.map.blocks())
+        for start, span, used, _ in blocks:
+            while slabs and not slabs[-1].base <= start < slabs[-1].base + slabs[-1].size:
+                slabs.pop()
+            if not used:
+                continue
+            mask = self.map.granule - 1
+            place = start - (slabs[-1].base + mask & ~mask)
+            if span != self.cell or place % self.cell or start % self.alignment:
+                raise AssertionError(
+                    f"broken invariant: the block of {span} bytes at {start:#x} is no cell of "
+                    f"{self.cell} bytes"
+                )
