@@ -101,3 +101,10 @@ def test_a_library_that_is_not_installed_is_reported(monkeypatch, contender, pac
 
     with pytest.raises(Absent, match=f"{package} is not installed"):
         contender.python()
+
+
+def test_on_an_emulated_driver_the_pools_of_gpu_libraries_are_absent(monkeypatch):
+    monkeypatch.setattr(gpu, "is_emulated", lambda: True)
+
+    with pytest.raises(Absent, match="emulated"):
+        gpu.require_cuda()

@@ -44,7 +44,7 @@ from umfpy.units import format_size
     default="default",
     show_default=True,
     help="default: umfpy.Pool; proxy: every request goes to the provider; coarse: ProxyPool over "
-    "CoarseProvider.",
+    "CoarseProvider; slab: SlabPool; manager: MemoryManager with a preset.",
 )
 @click.option(
     "--memory",

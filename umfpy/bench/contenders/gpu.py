@@ -11,6 +11,7 @@ from typing import Any
 
 from umfpy.bench.absent import Absent
 from umfpy.bench.contenders.base import Contender, PythonPool
+from umfpy.providers.emulated.library import is_emulated
 
 
 def load(module: str, package: str) -> Any:
@@ -21,7 +22,9 @@ def load(module: str, package: str) -> Any:
 
 
 def require_cuda() -> None:
-    """Raise Absent if the driver finds no device."""
+    """Raise Absent if there is no real device: these libraries run on nothing else."""
+    if is_emulated():
+        raise Absent("the CUDA driver of this process is emulated, and has no CUDA runtime")
     driver = load("cuda.bindings.driver", "cuda-bindings")
     try:
         (result,) = driver.cuInit(0)
