@@ -1,0 +1,324 @@
+"""Device memory out of a pool of the driver's."""
+
+from __future__ import annotations
+
+import secrets
+import threading
+from collections.abc import Sequence
+from functools import partial
+from typing import Any
+
+from umfpy.errors import InvalidArgument, NotSupported, OutOfMemoryError
+from umfpy.provider import Capability
+from umfpy.providers.cuda.driver import CudaDriver
+from umfpy.providers.cuda.pooled_driver import DriverPool, DriverPoolStats
+from umfpy.providers.cuda.pooled_imports import PooledImports
+from umfpy.providers.cuda.pooled_ipc import PooledPayload, pointer_bytes
+from umfpy.providers.cuda.vmm_base import CudaDeviceProvider
+from umfpy.providers.cuda.vmm_later import Later
+from umfpy.providers.cuda.vmm_sharing import Exporter, Exports, descriptors_of
+from umfpy.providers.cuda.vmm_support import (
+    POSIX_DESCRIPTOR,
+    check_device,
+    device_has,
+    granularity,
+    physical_properties,
+)
+from umfpy.providers.host.arguments import check_request, round_up
+from umfpy.providers.host.pieces import Piece
+from umfpy.providers.host.system import System
+from umfpy.units import parse_size
+
+#: CU_STREAM_NON_BLOCKING (cuda.h): the stream does not wait for the legacy default stream.
+_NON_BLOCKING = 1
+
+#: What large allocations of a pool are aligned to.  Not promised, so that every address is looked
+#: at; it only says when asking for exactly `size` is worth a try.
+_LIKELY_ALIGNMENT = 2 << 20
+
+
+class CudaAsyncProvider(CudaDeviceProvider):
+    """Device memory out of a stream-ordered pool of the driver's: cuMemAllocFromPoolAsync.
+
+    Parameters
+    ----------
+    device
+        The device's ordinal, as CUDA_VISIBLE_DEVICES orders them.
+    release_threshold
+        Bytes, as number or text, that the pool keeps while they are unused, when something is
+        waited for.  None leaves it as it is: 0 for a new pool, which then keeps nothing.
+    pool
+        None for a pool of this provider's own, which it destroys in the end; ``"default"`` for the
+        device's default pool; or a CUmemoryPool of the caller's, as number or object.
+
+    Raises
+    ------
+    DriverUnavailable
+        The binding, the driver library or a device is missing; the message says what to install.
+    NotSupported
+        The device has no memory pools.
+    InvalidArgument
+        There is no such device, or `pool` is another text.
+
+    Notes
+    -----
+    *Order.*  `alloc` takes memory on a stream of the provider's own and waits for that stream
+    alone, so that the memory is ready for every stream.  `free` waits for all work of the device's
+    primary context first, as cuMemFree does.  Who passes a stream waits for nothing: the memory
+    is ready, or given up, in that stream's order.
+
+    Only memory of a pool of its own can be opened by other processes.
+    """
+
+    name = "cuda_async"
+    capabilities = Capability.ZERO | Capability.COPY | Capability.STREAMS | Capability.IPC
+
+    def __init__(
+        self,
+        device: int = 0,
+        *,
+        release_threshold: int | str | None = None,
+        pool: Any = None,
+    ) -> None:
+        super().__init__(device)
+        driver, later = self._driver, Later()
+        self._later = later
+        prop = physical_properties(driver, device, shareable=False, rdma=False)
+        self._unit = granularity(driver, prop, "MINIMUM")
+        self._recommended = max(self._unit, granularity(driver, prop, "RECOMMENDED"))
+        self._shareable = pool is None and device_has(
+            driver, self._handle, "MEMPOOL_SUPPORTED_HANDLE_TYPES", POSIX_DESCRIPTOR
+        )
+        if not self._shareable:
+            self.capabilities = type(self).capabilities & ~Capability.IPC
+        self._pool = self._find_pool(pool)
+        self._closing.before(self._pool.close)
+        if release_threshold is not None:
+            self._pool.set_release_threshold(parse_size(release_threshold))
+        with self._context:
+            self._stream = int(driver.call("cuStreamCreate", _NON_BLOCKING))
+        self._pool_id = secrets.token_bytes(16)
+        self._system = System(self.name)
+        self._exports = Exports(self.name)
+        self._imports = PooledImports(driver, later)
+        self._closing.holdings.append(self._imports)
+        self._closing.before(later.settle, _Once(driver, "cuStreamDestroy", self._stream))
+
+    def _prepare(self) -> None:
+        check_device(self._driver, self._handle, "MEMORY_POOLS_SUPPORTED", "memory pools")
+
+    def alloc(self, size: int, alignment: int = 0, stream: int | None = None) -> int:
+        """Return the address of `size` bytes: cuMemAllocFromPoolAsync.
+
+        Ready for every stream; if `stream` is given, in its order alone, and without waiting.
+        `alignment` may be any power of two.  Where the driver does not give it by itself, it is
+        asked for ``size + alignment`` bytes.
+
+        Raises
+        ------
+        InvalidArgument
+            `size` is below 1, or the provider is closed.
+        AlignmentError
+            `alignment` is not a power of two, or beyond 2^46.
+        OutOfMemoryError
+            The message says what the device has.
+        DriverError
+            Whatever else the driver answered.
+        """
+        size, alignment = check_request(size, alignment, self.name)
+        try:
+            with self._pieces.coming():
+                self._check_open()
+                base, ptr = self._take_aligned(size, max(alignment, self.granule), stream)
+                self._pieces.add(ptr, Piece(size, base))
+        except OutOfMemoryError as error:
+            raise self._out_of_memory(size, error) from error
+        finally:
+            self._close_if_unused()
+        return ptr
+
+    def free(self, ptr: int, size: int, stream: int | None = None) -> None:
+        """Give an allocation back to the pool: cuMemFreeAsync.
+
+        After all work of the device's primary context; if `stream` is given, after that of the
+        stream alone, and without waiting.
+
+        Raises
+        ------
+        InvalidArgument
+            No allocation of `size` bytes starts at `ptr`: a double free, a foreign or interior
+            pointer.
+        DriverError
+            The driver refused; the allocation is still there.
+        """
+        with self._pieces.released(ptr, size) as piece:
+            if stream is None:
+                self.synchronize()
+            self._give(piece.origin, stream)
+            self._exports.forget(ptr, size)
+        self._close_if_unused()
+
+    def granularity(self, size: int = 0) -> int:
+        """Return the unit in bytes that pools grow by: cuMemGetAllocationGranularity MINIMUM."""
+        return self._unit
+
+    def recommended_granularity(self, size: int = 0) -> int:
+        """Return the best unit, cuMemGetAllocationGranularity RECOMMENDED."""
+        return self._recommended
+
+    def trim(self, keep_bytes: int | str = 0) -> int:
+        """Have the driver's pool give unused memory back: cuMemPoolTrimTo.
+
+        Waits for the frees of this provider.  Returns the bytes that went; `keep_bytes` and what
+        is in use stay.
+        """
+        self._later.settle()
+        self._driver.call("cuStreamSynchronize", self._stream)
+        return self._pool.trim(parse_size(keep_bytes))
+
+    def stats(self) -> DriverPoolStats:
+        """Return what the driver's pool has reserved and given out, now and at most, in bytes.
+
+        Of a pool that others use as well, theirs included.
+        """
+        return self._pool.stats()
+
+    def reset_highs(self) -> None:
+        """Let the highs of `stats` start again from what is now."""
+        self._pool.reset_highs()
+
+    @property
+    def pool(self) -> int:
+        """The CUmemoryPool, for calls of the driver's on it."""
+        return self._pool.handle
+
+    @property
+    def stream(self) -> int:
+        """The CUstream on which memory is taken and given back."""
+        return self._stream
+
+    def ipc_export(self, ptr: int, size: int) -> bytes:
+        """Return what another process needs to open the allocation: cuMemPoolExportPointer.
+
+        The pool itself goes as a file descriptor (cuMemPoolExportToShareableHandle): who opens
+        one allocation has a descriptor of all of it.
+
+        Raises
+        ------
+        InvalidArgument
+            No allocation of `size` bytes starts at `ptr`.
+        NotSupported
+            The pool is not this provider's own, or the device has no handles that are file
+            descriptors.
+        """
+        self._check_ipc()
+        with self._pieces.changed(ptr, size) as piece:
+            pointer = pointer_bytes(self._driver.call("cuMemPoolExportPointer", piece.origin))
+            pool_fd, uuid = self._pool.descriptor(), self.ipc_scope()
+            offset = ptr - piece.origin
+
+            def make(exporter: Exporter) -> bytes:
+                where = self._pool_id, pool_fd, pointer, offset, size
+                return PooledPayload(uuid, exporter, *where).pack()
+
+            return self._exports.enter(ptr, size, [pool_fd], make, own=False)
+
+    def ipc_release(self, payload: bytes) -> None:
+        """End an export: who opens it later is told so.  One that has ended already is fine."""
+        self._check_ipc()
+        PooledPayload.unpack(payload)
+        self._exports.end(payload)
+
+    def ipc_descriptors(self, payload: bytes) -> Sequence[int]:
+        """Return the pool's descriptor, and one that proves it good; none if the export ended."""
+        return self._exports.descriptors(payload)
+
+    def ipc_size(self, payload: bytes) -> int:
+        """Return the bytes of the exported allocation."""
+        return PooledPayload.unpack(payload).size
+
+    def ipc_open(self, payload: bytes, descriptors: Sequence[int] = ()) -> int:
+        """Map another process's allocation, and its pool if it is the first of it.
+
+        cuMemPoolImportFromShareableHandle, cuMemPoolImportPointer.
+
+        Raises
+        ------
+        IpcError
+            The payload is of another device, its memory is gone, or the system does not let this
+            process at the descriptors; see `Provider.ipc_open`.
+        NotSupported
+            This provider is on a pool that is not its own.
+        """
+        self._check_ipc()
+        parsed = PooledPayload.unpack(payload)
+        self._check_device(parsed.uuid)
+        wanted = parsed.exporter, [parsed.pool_fd], payload, descriptors
+        with descriptors_of(self._system, *wanted) as (pool_fd,):
+            return self._imports.open(parsed, pool_fd)
+
+    def ipc_close(self, ptr: int, size: int) -> None:
+        """Close what `ipc_open` returned, after a wait for the device: cuMemFreeAsync."""
+        self._check_ipc()
+        self.synchronize()
+        self._imports.close(ptr, size, self._stream)
+        self._close_if_unused()
+
+    def _find_pool(self, pool: Any) -> DriverPool:
+        if pool is None:
+            return DriverPool.create(self._driver, self.device, shareable=self._shareable)
+        if isinstance(pool, str):
+            if pool != "default":
+                raise InvalidArgument(f'pool is {pool!r}; use None, "default" or a CUmemoryPool')
+            return DriverPool.default(self._driver, self._handle)
+        return DriverPool(self._driver, int(pool), owned=False)
+
+    def _take_aligned(self, size: int, alignment: int, stream: int | None) -> tuple[int, int]:
+        """Return the driver's address and the aligned one in it, ready as `alloc` says."""
+        if alignment <= self.granule or alignment <= _LIKELY_ALIGNMENT <= size:
+            base = self._take(size, stream)
+            if not base % alignment:
+                return base, base
+            self._later.attempt(partial(self._driver.call, "cuMemFreeAsync", base, self._stream))
+        base = self._take(size + alignment, stream)
+        return base, round_up(base, alignment)
+
+    def _take(self, size: int, stream: int | None) -> int:
+        on = self._stream if stream is None else stream
+        base = int(self._driver.call("cuMemAllocFromPoolAsync", size, self._pool.handle, on))
+        if stream is None:
+            try:
+                self._driver.call("cuStreamSynchronize", on)
+            except BaseException:
+                self._later.attempt(partial(self._driver.call, "cuMemFreeAsync", base, on))
+                raise
+        return base
+
+    def _give(self, base: int, stream: int | None) -> None:
+        on = self._stream if stream is None else stream
+        self._driver.call("cuMemFreeAsync", base, on)
+
+    def _check_ipc(self) -> None:
+        if Capability.IPC not in self.capabilities:
+            raise NotSupported(
+                "this memory cannot be opened by other processes: it is of a pool that is not the "
+                "provider's own, or the device has no pools shared as file descriptors; use "
+                "CudaAsyncProvider(pool=None)"
+            )
+
+
+class _Once:
+    """A call that gives something back; made again only if the driver refused."""
+
+    def __init__(self, driver: CudaDriver, name: str, *args: int) -> None:
+        self._driver = driver
+        self._lock = threading.Lock()
+        self._name = name
+        self._args = args
+        self._done = False
+
+    def __call__(self) -> None:
+        with self._lock:
+            if not self._done:
+                self._driver.call(self._name, *self._args)
+                self._done = True

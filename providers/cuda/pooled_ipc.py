@@ -1,0 +1,94 @@
+"""What another process must know in order to open memory of a driver's pool."""
+
+from __future__ import annotations
+
+import ctypes
+import struct
+from dataclasses import dataclass
+from types import ModuleType
+from typing import Any
+
+from umfpy.errors import IpcError
+from umfpy.providers.cuda.vmm_sharing import Exporter, seal, unseal
+
+_MAGIC = b"umfpyP1\0"
+_WHAT = "memory of a CUDA pool"
+#: Bytes of a CUmemPoolPtrExportData (cuda.h).
+_POINTER_SIZE = 64
+_LAYOUT = struct.Struct(f"<8s16sQQi16s16si{_POINTER_SIZE}sQQ")
+
+
+@dataclass(frozen=True)
+class PooledPayload:
+    """``size`` bytes at ``offset`` of the allocation that the driver calls ``pointer``.
+
+    It is in the pool for which ``pool_fd`` stands in the exporting process, and which has the
+    random number ``pool_id``, on the device ``uuid``.
+    """
+
+    uuid: str
+    exporter: Exporter
+    pool_id: bytes
+    pool_fd: int
+    pointer: bytes
+    offset: int
+    size: int
+
+    def pack(self) -> bytes:
+        """Return the payload as bytes."""
+        who = self.exporter
+        return seal(
+            _LAYOUT.pack(
+                _MAGIC,
+                bytes.fromhex(self.uuid),
+                who.pid,
+                who.started,
+                who.ticket,
+                who.nonce,
+                self.pool_id,
+                self.pool_fd,
+                self.pointer,
+                self.offset,
+                self.size,
+            )
+        )
+
+    @classmethod
+    def unpack(cls, data: bytes) -> PooledPayload:
+        """Return what `pack` packed.
+
+        Raises
+        ------
+        IpcError
+            The bytes are not such a payload, or not a possible one.
+        """
+        body = unseal(data, _MAGIC, _WHAT)
+        if len(body) != _LAYOUT.size:
+            raise IpcError(f"{len(data)} bytes are not as many as describe {_WHAT}")
+        _, uuid, pid, started, ticket, nonce, *rest = _LAYOUT.unpack(body)
+        payload = cls(uuid.hex(), Exporter(pid, started, ticket, nonce), *rest)
+        possible = (
+            0 < payload.size < 1 << 63
+            and payload.offset < 1 << 63
+            and payload.pool_fd >= 0
+            and ticket >= 0
+            and 0 < pid < 1 << 31
+        )
+        if not possible:
+            raise IpcError(
+                f"a handle of {_WHAT} with an impossible range or process: {payload.size} bytes "
+                f"at {payload.offset}, process {pid}"
+            )
+        return payload
+
+
+def pointer_bytes(pointer: Any) -> bytes:
+    """Return what a CUmemPoolPtrExportData holds; not every version of the bindings shows it."""
+    return ctypes.string_at(pointer.getPtr(), _POINTER_SIZE)
+
+
+def pointer_from_bytes(bindings: ModuleType, data: bytes) -> Any:
+    """Return a CUmemPoolPtrExportData that holds these 64 bytes."""
+    pointer = bindings.CUmemPoolPtrExportData()
+    ctypes.memmove(pointer.getPtr(), data, _POINTER_SIZE)
+    return pointer

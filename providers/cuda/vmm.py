@@ -1,0 +1,478 @@
+"""Device memory whose addresses and backing are managed apart."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
+from typing import Any
+
+from umfpy.errors import InvalidArgument, NotSupported, OutOfMemoryError
+from umfpy.provider import Capability, Location
+from umfpy.providers.cuda.vmm_addresses import AddressSpace
+from umfpy.providers.cuda.vmm_backing import Backing
+from umfpy.providers.cuda.vmm_base import CudaDeviceProvider
+from umfpy.providers.cuda.vmm_chunks import ChunkInfo, chunk_unit
+from umfpy.providers.cuda.vmm_exchange import Exchange
+from umfpy.providers.cuda.vmm_handles import Handles
+from umfpy.providers.cuda.vmm_ipc import VmmPayload
+from umfpy.providers.cuda.vmm_later import Later
+from umfpy.providers.cuda.vmm_mapper import Mapper
+from umfpy.providers.cuda.vmm_support import (
+    check_chunk_size,
+    check_device,
+    check_peers,
+    device_has,
+    granularity,
+    physical_properties,
+)
+from umfpy.providers.host.arguments import check_request, round_up
+from umfpy.providers.host.pieces import Piece
+from umfpy.units import parse_size
+
+#: Times the memory of the device that is reserved at once: addresses cost nothing, and room
+#: behind an allocation lets it grow.
+_SPANS = 4
+
+#: Physical memory that is kept while it is not mapped is at most this part of the device's.
+_KEPT_PART = 64
+
+#: Pieces count their origin from their reservation's base times this, so that those of two
+#: reservations that happen to touch are never taken for neighbours.
+_RESERVATION = 1 << 64
+
+
+class CudaVmmProvider(CudaDeviceProvider):
+    """Device memory out of CUDA's virtual memory management: parts of it come and go.
+
+    Addresses are reserved in large ranges (cuMemAddressReserve), and chunks of physical memory
+    (cuMemCreate) mapped there (cuMemMap, cuMemSetAccess).  A chunk is what can be dropped, taken
+    elsewhere and brought back; `chunks` has their boundaries.
+
+    Parameters
+    ----------
+    device
+        The device's ordinal, as CUDA_VISIBLE_DEVICES orders them.
+    chunk_size
+        Bytes of every chunk, as number or text: a power of two, at least the device's unit.  None
+        takes about a quarter of each allocation, at least the unit and at most 1 GiB, and
+        smaller ones for what is left over.
+    reserve
+        Bytes of addresses to reserve at once, as number or text; None for four times the
+        device's memory.
+    peers
+        Ordinals of other devices that get access to all of it.
+    shareable
+        Whether other processes may open the memory, by file descriptors.
+
+    Raises
+    ------
+    DriverUnavailable
+        The binding, the driver library or a device is missing; the message says what to install.
+    NotSupported
+        The device has no virtual memory management, or a peer cannot reach it.
+    InvalidArgument
+        There is no such device or peer, or `chunk_size` is not possible.
+
+    Notes
+    -----
+    The driver does not promise cleared memory, and what is kept for reuse is not cleared either:
+    FRESH_ZERO is not announced; `commit` clears what it brings.  `free`, `decommit`, `dalloc`
+    and `remap` wait for the work of the device's primary context first, as cuMemFree does; work
+    of peers and of importers has to be done by then.
+    """
+
+    name = "cuda_vmm"
+    capabilities = (
+        Capability.SPLIT
+        | Capability.COMMIT
+        | Capability.PURGE_FORCE
+        | Capability.DALLOC
+        | Capability.ZERO
+        | Capability.COPY
+        | Capability.STREAMS
+        | Capability.IPC
+    )
+
+    def __init__(
+        self,
+        device: int = 0,
+        *,
+        chunk_size: int | str | None = None,
+        reserve: int | str | None = None,
+        peers: Sequence[int] = (),
+        shareable: bool = True,
+    ) -> None:
+        self._peers = tuple(dict.fromkeys(peers))
+        self._shareable = shareable
+        super().__init__(device)
+        driver, later = self._driver, Later()
+        rdma = device_has(driver, self._handle, "GPU_DIRECT_RDMA_WITH_CUDA_VMM_SUPPORTED")
+        prop = physical_properties(driver, device, shareable=self._shareable, rdma=rdma)
+        least = granularity(driver, prop, "MINIMUM")
+        self._chunk_size = check_chunk_size(chunk_size, least)
+        self._unit = self._chunk_size or least
+        self._recommended = max(self._unit, granularity(driver, prop, "RECOMMENDED"))
+        if not self._shareable:
+            self.capabilities = type(self).capabilities & ~Capability.IPC
+        total = int(driver.call("cuDeviceTotalMem", self._handle))
+        span = total * _SPANS if reserve is None else parse_size(reserve)
+        space = AddressSpace(driver, self._unit, span)
+        self._later = later
+        self._handles = Handles(driver, prop, total // _KEPT_PART)
+        devices = [device, *(peer for peer in self._peers if peer != device)]
+        self._exchange = Exchange(driver, later, devices)
+        self._backing = Backing(
+            space,
+            self._handles,
+            Mapper(driver, self._handles, later, devices),
+            later,
+            unit=self._unit,
+            chunk_size=self._chunk_size,
+            wait=self.synchronize,
+        )
+        self._closing.holdings.append(self._exchange.imports)
+        self._closing.before(later.settle, self._handles.trim, space.trim)
+
+    def _prepare(self) -> None:
+        where = self._driver, self._handle
+        what = "virtual memory management"
+        check_device(*where, "VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED", what)
+        check_peers(*where, self._peers)
+        attribute = "HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED"
+        self._shareable = self._shareable and device_has(*where, attribute)
+
+    # Taking and giving back.
+
+    def alloc(self, size: int, alignment: int = 0) -> int:
+        """Return the address of `size` bytes, backed and accessible; contents are anything.
+
+        cuMemCreate (or memory that was kept) and cuMemMap for each chunk, one cuMemSetAccess.
+        `alignment` may be any power of two; 0 gives at least the device's unit.
+
+        Raises
+        ------
+        InvalidArgument
+            `size` is below 1, or the provider is closed.
+        AlignmentError
+            `alignment` is not a power of two, or beyond 2^46.
+        OutOfMemoryError
+            No memory or no addresses; the message says what the device has.
+        DriverError
+            Whatever else the driver answered.
+        """
+        return self._take(size, alignment, self._backing.take_backed, usable=True)
+
+    def reserve(self, size: int, alignment: int = 0) -> int:
+        """Return addresses for `size` bytes without memory behind them: a decommitted piece.
+
+        `split` cuts it at multiples of `granularity`, and `commit` backs the parts.  Raises as
+        `alloc`.
+        """
+        return self._take(size, alignment, self._backing.take, usable=False)
+
+    def free(self, ptr: int, size: int) -> None:
+        """Give a piece back, memory and addresses: cuMemUnmap, after a wait for the device.
+
+        The physical memory is kept for a while, or released: cuMemRelease.
+
+        Raises
+        ------
+        InvalidArgument
+            No piece of `size` bytes starts at `ptr`: a double free, a foreign or interior pointer.
+        DriverError
+            The driver refused; the piece is still there.
+        """
+        with self._pieces.released(ptr, size):
+            self._backing.give(ptr, self._length(size))
+            self._exchange.exports.forget(ptr, size)
+        self._close_if_unused()
+
+    def extend(self, ptr: int, size: int, more: int) -> bool:
+        """Let a piece grow in place, by `more` bytes; their contents are anything.
+
+        Returns
+        -------
+        bool
+            False if the addresses behind the piece are taken; nothing has changed then.
+
+        Raises
+        ------
+        InvalidArgument
+            Not a piece of `size` bytes, or a decommitted one; `more` is below 1.
+        OutOfMemoryError
+            The device has no such memory left; nothing has changed.
+        """
+        more, _ = check_request(more, 0, self.name)
+        end = ptr + self._length(size)
+        with self._pieces.coming(), self._pieces.released(ptr, size) as piece:
+            self._check_usable(ptr, piece)
+            try:
+                grown = self._backing.extend(end, ptr + self._length(size + more) - end)
+            except OutOfMemoryError as error:
+                raise self._out_of_memory(more, error) from error
+            self._pieces.add(ptr, replace(piece, size=size + more * grown))
+        return grown
+
+    def trim(self, keep_bytes: int | str = 0) -> int:
+        """Release physical memory that is kept for reuse, beyond `keep_bytes`: cuMemRelease.
+
+        Returns the bytes that went.  Raises DriverError if the driver refuses; the rest is kept.
+        """
+        self._later.settle()
+        return self._handles.trim(parse_size(keep_bytes))
+
+    # Units and pieces.
+
+    def granularity(self, size: int = 0) -> int:
+        """Return the device's unit in bytes, or `chunk_size`: cuMemGetAllocationGranularity."""
+        return self._unit
+
+    def recommended_granularity(self, size: int = 0) -> int:
+        """Return the bytes of most chunks of an allocation of `size`."""
+        return max(self._recommended, self._chunk_size or chunk_unit(size, self._unit))
+
+    def chunks(self, ptr: int, size: int) -> list[ChunkInfo]:
+        """Return the chunks in a range, by address; parts of it without memory have none.
+
+        Raises
+        ------
+        InvalidArgument
+            The range cuts a chunk; the message has its boundaries.
+        """
+        found = self._backing.within(ptr, self._length(size))
+        return [ChunkInfo(chunk.ptr, chunk.size, chunk.exported) for chunk in found]
+
+    def split(self, ptr: int, size: int, first_size: int) -> None:
+        """Make two pieces of one, between two chunks.
+
+        Raises
+        ------
+        InvalidArgument
+            Not a piece of this provider; `first_size` is no multiple of `granularity` between 0
+            and `size`, both excluded, or lies inside a chunk, whose boundaries are in the message.
+        """
+        if 0 < first_size < size:
+            self._backing.within(ptr, first_size)
+        self._pieces.split(ptr, size, first_size, self._unit)
+
+    def merge(self, low: int, high: int, size: int) -> None:
+        """Make one piece of `size` bytes out of two neighbours, also of two allocations.
+
+        Raises
+        ------
+        InvalidArgument
+            They do not touch, do not add up to `size`, are of two reservations, or only one of
+            them is decommitted.
+        """
+        self._pieces.merge(low, high, size)
+
+    # The life cycle.
+
+    def dalloc(self, ptr: int, size: int) -> None:
+        """Let nobody at a piece; `commit` makes it usable, contents kept: cuMemSetAccess, none."""
+        with self._pieces.changed(ptr, size, usable=False):
+            self._backing.hide(ptr, self._length(size))
+
+    def decommit(self, ptr: int, size: int) -> None:
+        """Give the memory of a piece back and keep its addresses: cuMemUnmap, as `free`."""
+        with self._pieces.changed(ptr, size, usable=False):
+            self._backing.drop(ptr, self._length(size))
+            self._exchange.exports.forget(ptr, size)
+
+    def commit(self, ptr: int, size: int) -> None:
+        """Make a piece accessible: zeros after `decommit`, the old contents after `dalloc`.
+
+        On a piece that is committed it does nothing.  New chunks are as those of `alloc`.
+
+        Raises
+        ------
+        OutOfMemoryError
+            The device has no such memory left; the piece stays as it was.
+        """
+        with self._pieces.changed(ptr, size, usable=True) as piece:
+            if piece.usable:
+                return
+            try:
+                self._backing.commit(ptr, self._length(size), super().zero)
+            except OutOfMemoryError as error:
+                raise self._out_of_memory(size, error) from error
+
+    def purge_force(self, ptr: int, size: int) -> None:
+        """Make a piece read as zero: cuMemsetD8.
+
+        The memory stays: other memory would cost more calls, and has to be cleared as well.
+        """
+        with self._pieces.changed(ptr, size) as piece:
+            self._check_usable(ptr, piece)
+            super().zero(ptr, size)
+
+    def remap(self, sources: Iterable[tuple[int, int]], to: int, size: int) -> None:
+        """Take the memory of whole pieces to other addresses: cuMemUnmap, cuMemMap.
+
+        Parameters
+        ----------
+        sources
+            (address, bytes) of pieces that nobody uses; they are decommitted afterwards.
+        to, size
+            A decommitted piece without memory, of as many bytes as the chunks of all sources
+            have; it is committed afterwards, with their memory in that order.  Its contents may
+            be anything.
+
+        Raises
+        ------
+        InvalidArgument
+            Not such pieces, or a chunk was exported: importers would see what comes there next.
+        DriverError
+            The driver refused; nothing has changed.
+        """
+        ranges = [(ptr, self._length(length)) for ptr, length in sources]
+        with contextlib.ExitStack() as held:
+            for ptr, length in sources:
+                held.enter_context(self._pieces.changed(ptr, length, usable=False))
+            held.enter_context(self._pieces.changed(to, size, usable=True))
+            self._backing.move(ranges, to, self._length(size))
+
+    # Contents.
+
+    def zero(self, ptr: int, size: int, stream: int | None = None) -> None:
+        """Write zeros: cuMemsetD8Async on `stream`, else done when the call returns.
+
+        Refused for what is decommitted.
+        """
+        self._pieces.check_usable(ptr, size)
+        super().zero(ptr, size, stream)
+
+    def copy(self, dst: Location, src: Location, size: int, stream: int | None = None) -> None:
+        """Copy, as `CudaProvider.copy`; refused for what is decommitted."""
+        for side in (dst, src):
+            if isinstance(side, int):
+                self._pieces.check_usable(side, size)
+        super().copy(dst, src, size, stream)
+
+    # IPC.
+
+    def ipc_export(self, ptr: int, size: int) -> bytes:
+        """Return what another process needs to open the piece: cuMemExportToShareableHandle.
+
+        Its chunks are as many file descriptors of this process until the export ends: by
+        `ipc_release`, or with the memory.
+
+        Raises
+        ------
+        InvalidArgument
+            Not a whole piece of this provider, or a decommitted one.
+        NotSupported
+            The provider is not shareable.
+        DriverError, OutOfMemoryError
+            The driver refused, or no descriptor is left: see ulimit -n.
+        """
+        self._check_ipc()
+        with self._pieces.changed(ptr, size) as piece:
+            self._check_usable(ptr, piece)
+            chunks = self._backing.within(ptr, self._length(size))
+            return self._exchange.export(self.ipc_scope(), ptr, size, chunks)
+
+    def ipc_release(self, payload: bytes) -> None:
+        """End an export: who opens it later is told so.  One that has ended already is fine."""
+        self._check_ipc()
+        VmmPayload.unpack(payload)
+        self._exchange.exports.end(payload)
+
+    def ipc_descriptors(self, payload: bytes) -> Sequence[int]:
+        """Return a descriptor for each chunk, and one that proves them good.
+
+        None if the export has ended, or has more of them than travel with a handle; then the
+        importer fetches them, for which it needs the right to trace this process.
+        """
+        return self._exchange.exports.descriptors(payload)
+
+    def ipc_size(self, payload: bytes) -> int:
+        """Return the bytes of the exported piece."""
+        return VmmPayload.unpack(payload).size
+
+    def ipc_open(self, payload: bytes, descriptors: Sequence[int] = ()) -> int:
+        """Map another process's memory, all chunks in one range.
+
+        cuMemImportFromShareableHandle, cuMemMap, cuMemSetAccess.
+
+        Raises
+        ------
+        IpcError
+            The payload is of another device, its memory is gone, or the system does not let this
+            process at the descriptors; see `Provider.ipc_open`.
+        NotSupported
+            This provider is not shareable.
+        """
+        self._check_ipc()
+        parsed = VmmPayload.unpack(payload)
+        self._check_device(parsed.uuid)
+        return self._exchange.open(parsed, payload, descriptors)
+
+    def ipc_close(self, ptr: int, size: int) -> None:
+        """Unmap what `ipc_open` returned, after a wait for the device: cuMemUnmap."""
+        self._check_ipc()
+        self.synchronize()
+        self._exchange.imports.close(ptr, size)
+        self._close_if_unused()
+
+    # Questions.
+
+    @property
+    def reserved_bytes(self) -> int:
+        """Bytes of the device that this provider holds, those kept for reuse included."""
+        return self._handles.reserved_bytes
+
+    @property
+    def kept_bytes(self) -> int:
+        """Bytes of those that are kept for reuse, and behind no address."""
+        return self._handles.kept_bytes
+
+    def properties(self, ptr: int) -> dict[str, Any]:
+        """Return what is known of an address; {} for foreign ones.
+
+        Inside of a piece: ``base``, ``size``, ``memory_type``, ``committed``, ``page_size`` (the
+        unit) and ``device``.  Else the driver's attributes, as `CudaProvider.properties`.
+        """
+        found = self._pieces.find(ptr)
+        if found is None:
+            return super().properties(ptr)
+        base, piece = found
+        return {
+            "base": base,
+            "size": piece.size,
+            "memory_type": self.memory_type,
+            "committed": piece.usable,
+            "page_size": self._unit,
+            "device": self.device,
+        }
+
+    def _take(
+        self, size: int, alignment: int, take: Callable[[int, int], int], *, usable: bool
+    ) -> int:
+        size, alignment = check_request(size, alignment, self.name)
+        try:
+            with self._pieces.coming():
+                self._check_open()
+                ptr = take(self._length(size), max(alignment, self._unit))
+                origin = self._backing.reservation(ptr) * _RESERVATION + ptr
+                self._pieces.add(ptr, Piece(size, origin, usable))
+        except OutOfMemoryError as error:
+            raise self._out_of_memory(size, error) from error
+        finally:
+            self._close_if_unused()
+        return ptr
+
+    def _length(self, size: int) -> int:
+        return round_up(size, self._unit)
+
+    def _check_ipc(self) -> None:
+        if Capability.IPC not in self.capabilities:
+            raise NotSupported(
+                "this memory cannot be opened by other processes: the provider was made with "
+                "shareable=False, or the device has no handles that are file descriptors"
+            )
+
+    def _check_usable(self, ptr: int, piece: Piece) -> None:
+        if not piece.usable:
+            raise InvalidArgument(f"the piece at {ptr:#x} is decommitted: commit it first")

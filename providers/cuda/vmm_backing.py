@@ -1,0 +1,171 @@
+"""Addresses, chunks of memory, and what brings the two together."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+
+from umfpy.errors import InvalidArgument, UmfpyError
+from umfpy.providers.cuda.vmm_addresses import AddressSpace
+from umfpy.providers.cuda.vmm_chunks import Chunk, ChunkTable, chunk_unit, gaps, layout, runs
+from umfpy.providers.cuda.vmm_handles import Handles
+from umfpy.providers.cuda.vmm_later import Later
+from umfpy.providers.cuda.vmm_mapper import Mapper
+
+
+class Backing:
+    """Ranges of addresses, and the chunks behind them; it knows nothing of pieces.
+
+    All sizes are multiples of `unit`.  A method that raises has changed nothing.  Two calls at
+    once never have to do with the same range: the provider sees to that.
+
+    Parameters
+    ----------
+    unit
+        Bytes of the smallest chunk.
+    chunk_size
+        Bytes of every chunk; None for sizes that follow the request.
+    wait
+        Waits until the device is done with the memory.
+    """
+
+    def __init__(
+        self,
+        space: AddressSpace,
+        handles: Handles,
+        mapper: Mapper,
+        later: Later,
+        *,
+        unit: int,
+        chunk_size: int | None,
+        wait: Callable[[], None],
+    ) -> None:
+        self._space = space
+        self._handles = handles
+        self._mapper = mapper
+        self._later = later
+        self._unit = unit
+        self._chunk_size = chunk_size
+        self._wait = wait
+        self._table = ChunkTable()
+
+    def take(self, size: int, alignment: int) -> int:
+        """Return new addresses without memory."""
+        return self._space.take(size, alignment)
+
+    def take_backed(self, size: int, alignment: int) -> int:
+        """Return new addresses with memory behind them, accessible; contents are anything."""
+        ptr = self._space.take(size, alignment)
+        self._back_new(ptr, size)
+        return ptr
+
+    def extend(self, end: int, size: int) -> bool:
+        """Back the addresses from the end of a taken range on; False if they are taken."""
+        if size and not self._space.take_at(end, size):
+            return False
+        self._back_new(end, size)
+        return True
+
+    def give(self, ptr: int, size: int) -> None:
+        """Take addresses and memory back."""
+        self.drop(ptr, size)
+        self._space.give(ptr, size)
+
+    def drop(self, ptr: int, size: int) -> None:
+        """Take the memory behind a range back; the addresses stay taken."""
+        chunks = self.within(ptr, size)
+        if not chunks:
+            return
+        self._wait()
+        self._mapper.drop(chunks)
+        self._table.remove(chunks)
+
+    def hide(self, ptr: int, size: int) -> None:
+        """Let nobody at the memory behind a range, which keeps its contents."""
+        chunks = self.within(ptr, size)
+        if chunks:
+            self._wait()
+            self._mapper.hide(chunks)
+
+    def commit(self, ptr: int, size: int, clear: Callable[[int, int], None]) -> None:
+        """Show what is hidden in a range, and back the rest, which `clear` (start, bytes) clears.
+
+        One call gives access to all of it.
+        """
+        there = self.within(ptr, size)
+        hidden = [chunk for chunk in there if chunk.hidden]
+        fresh: list[Chunk] = []
+        try:
+            for start, length in gaps(there, ptr, size):
+                self._make(start, length, fresh)
+            for chunk in fresh:
+                chunk.unclean = True
+            chunks = sorted([*there, *fresh], key=lambda chunk: chunk.ptr)
+            self._mapper.show(chunks)
+            _clear(chunks, clear)
+        except BaseException:
+            with contextlib.suppress(UmfpyError):
+                self._mapper.hide(hidden)
+            with contextlib.suppress(UmfpyError):
+                self._mapper.drop(fresh)
+            # What even that could not take away is there, and known to be.
+            self._table.add(chunk for chunk in fresh if chunk.handle)
+            raise
+        self._table.add(fresh)
+
+    def move(self, sources: Sequence[tuple[int, int]], to: int, size: int) -> None:
+        """Take the memory of ranges (start, bytes) to a taken range without any."""
+        chunks = [chunk for source in sources for chunk in self.within(*source)]
+        exported = next((chunk for chunk in chunks if chunk.exported), None)
+        if exported is not None:
+            raise InvalidArgument(
+                f"the chunk at {exported.ptr:#x} was exported, and other processes may have it "
+                "open: free it instead"
+            )
+        found = sum(chunk.size for chunk in chunks)
+        if found != size:
+            raise InvalidArgument(f"the sources have {found} bytes of memory; {size} are wanted")
+        if self.within(to, size):
+            raise InvalidArgument(f"there is memory at {to:#x} already: decommit it first")
+        self._wait()
+        moved = self._mapper.move(chunks, to)
+        self._table.remove(chunks)
+        self._table.add(moved)
+
+    def within(self, ptr: int, size: int) -> list[Chunk]:
+        """Return the chunks in a range; InvalidArgument if it cuts one."""
+        return self._table.within(ptr, size)
+
+    def reservation(self, ptr: int) -> int:
+        """Return the base of the reservation that an address is in."""
+        return self._space.reservation(ptr)
+
+    def _back_new(self, ptr: int, size: int) -> None:
+        """Back addresses that were just taken; they go back if that fails."""
+        chunks: list[Chunk] = []
+        try:
+            self._make(ptr, size, chunks)
+            self._mapper.show(chunks)
+        except BaseException:
+            self._later.attempt(partial(_retreat, self._mapper, self._space, chunks, ptr, size))
+            raise
+        self._table.add(chunks)
+
+    def _make(self, ptr: int, size: int, into: list[Chunk]) -> None:
+        self._mapper.make(ptr, self._layout(size), into)
+
+    def _layout(self, size: int) -> Iterator[int]:
+        return layout(size, self._chunk_size or chunk_unit(size, self._unit), self._unit)
+
+
+def _clear(chunks: Sequence[Chunk], clear: Callable[[int, int], None]) -> None:
+    for run in runs(chunk for chunk in chunks if chunk.unclean):
+        clear(run[0].ptr, run[-1].end - run[0].ptr)
+        for chunk in run:
+            chunk.unclean = False
+
+
+def _retreat(mapper: Mapper, space: AddressSpace, chunks: list[Chunk], ptr: int, size: int) -> None:
+    mapper.drop(chunks)
+    space.give(ptr, size)

@@ -1,0 +1,62 @@
+"""Chunks as file descriptors, out of this process and into it."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Sequence
+
+from umfpy.providers.cuda.driver import CudaDriver
+from umfpy.providers.cuda.vmm_chunks import Chunk
+from umfpy.providers.cuda.vmm_imports import VmmImports
+from umfpy.providers.cuda.vmm_ipc import VmmPayload
+from umfpy.providers.cuda.vmm_later import Later
+from umfpy.providers.cuda.vmm_mapper import access_of
+from umfpy.providers.cuda.vmm_sharing import Exporter, Exports, descriptors_of
+from umfpy.providers.host.system import System
+
+
+class Exchange:
+    """What one provider has exported, and what it has open from other processes.
+
+    Parameters
+    ----------
+    devices
+        Ordinals of those that get access to what is opened.
+    """
+
+    def __init__(self, driver: CudaDriver, later: Later, devices: Sequence[int]) -> None:
+        self._driver = driver
+        self._system = System("cuda_vmm")
+        self.exports = Exports("cuda_vmm")
+        self.imports = VmmImports(driver, later, access_of(driver, devices, "READWRITE"))
+
+    def export(self, uuid: str, ptr: int, size: int, chunks: Sequence[Chunk]) -> bytes:
+        """Return a payload for the chunks: cuMemExportToShareableHandle for each.
+
+        The descriptors are this process's until the export ends.
+        """
+        kind = self._driver.bindings.CUmemAllocationHandleType
+        posix = kind.CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR
+        with contextlib.ExitStack() as undo:
+            fds: list[int] = []
+            for chunk in chunks:
+                fd = self._driver.call("cuMemExportToShareableHandle", chunk.handle, posix, 0)
+                fds.append(int(fd))
+                undo.callback(os.close, fds[-1])
+                chunk.exported = True
+            sizes = [chunk.size for chunk in chunks]
+
+            def make(exporter: Exporter) -> bytes:
+                pairs = tuple(zip(fds, sizes, strict=True))
+                return VmmPayload(uuid, exporter, size, pairs).pack()
+
+            payload = self.exports.enter(ptr, size, fds, make)
+            undo.pop_all()
+        return payload
+
+    def open(self, payload: VmmPayload, data: bytes, descriptors: Sequence[int]) -> int:
+        """Map what another process exported; `data` is the payload packed."""
+        wanted = payload.exporter, payload.fds, data, descriptors
+        with descriptors_of(self._system, *wanted) as fds:
+            return self.imports.open(payload, fds)
