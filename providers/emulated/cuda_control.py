@@ -16,8 +16,8 @@ class EmulatedCuda(EmulatedDriver):
 
     Kinds that `leaks` knows: allocations, host, registered, managed, pooled, reservations, handles,
     mappings, pools, exports, opens, pool_opens, contexts, streams, events, graphs,
-    executable_graphs.  Default pools, retained primary contexts and the nodes of graphs are in
-    `live` only.
+    executable_graphs, user_objects.  Default pools, retained primary contexts and the nodes of
+    graphs are in `live` only.
     """
 
     title = "CUDA"

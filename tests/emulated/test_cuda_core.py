@@ -147,3 +147,37 @@ if __name__ == "__main__":
 """
     )
     check(run(f"import runpy; runpy.run_path({str(program)!r}, run_name='__main__')"))
+
+
+def test_graph_builder(run):
+    check(
+        run(
+            """
+from cuda.core import Device
+device = Device()
+device.set_current()
+stream = device.create_stream()
+a, b, c = (device.allocate(4096, stream=stream) for _ in range(3))
+builder = stream.create_graph_builder().begin_building(mode="relaxed")
+assert builder.is_building
+a.copy_to(b, stream=builder)
+one, two = builder.split(2)
+b.copy_to(c, stream=one)
+a.fill(0, stream=type(one).join(one, two))
+graph = builder.end_building().complete()
+graph.upload(stream)
+for value in (3, 4):
+    a.fill(value, stream=stream)
+    graph.launch(stream)
+    stream.sync()
+    assert [cu.read(int(x.handle), 4096) for x in (a, b, c)] == [
+        bytes([n]) * 4096 for n in (0, value, value)
+    ]
+graph.close()
+builder.close()
+for buffer in (a, b, c):
+    buffer.close(stream)
+stream.close()
+"""
+        )
+    )

@@ -1,5 +1,6 @@
 """Graphs: built by hand or captured, instantiated, launched, destroyed."""
 
+import ctypes
 import threading
 
 import pytest
@@ -380,3 +381,33 @@ def test_many_threads_build_and_launch(cu, emu, blocks):
         thread.join()
     assert not failures
     assert emu.calls["cuGraphLaunch"] == 300
+
+
+def test_user_objects_live_as_long_as_whoever_holds_them(cu, emu):
+    buried = []
+    function = ctypes.CFUNCTYPE(None, ctypes.c_void_p)(
+        lambda data: buried.append((data, int(cu("cuDeviceGetCount"))))
+    )
+    destroy = cu.driver.CUhostFn(ctypes.cast(function, ctypes.c_void_p).value)
+
+    def create(data, count=1):
+        return cu("cuUserObjectCreate", data, destroy, count, 1)
+
+    graph = cu("cuGraphCreate", 0)
+    moved, shared = create(1), create(2, 3)
+    cu("cuGraphRetainUserObject", graph, moved, 1, 1)
+    cu("cuGraphRetainUserObject", graph, shared, 2, 0)
+    cu("cuUserObjectRetain", shared, 1)
+    cu("cuUserObjectRelease", shared, 4)
+    cu("cuGraphReleaseUserObject", graph, shared, 1)
+    assert cu.error("cuGraphReleaseUserObject", graph, shared, 2) == 1
+    clone, executable = cu("cuGraphClone", graph), cu("cuGraphInstantiate", graph, 0)
+    cu("cuGraphDestroy", graph)
+    cu("cuGraphDestroy", clone)
+    assert not buried
+    assert len(emu.leaks()["user_objects"]) == 2
+    cu("cuGraphExecDestroy", executable)
+    assert sorted(buried) == [(1, 2), (2, 2)]
+    assert cu.error("cuUserObjectRelease", shared, 1) == 1
+    for wrong in ((destroy, 1, 0), (destroy, 0, 1), (0, 1, 1)):
+        assert cu.error("cuUserObjectCreate", 0, *wrong) == 1

@@ -22,6 +22,7 @@ typedef struct CUgreenCtx_st *CUgreenCtx;
 typedef struct CUgraph_st *CUgraph;
 typedef struct CUgraphNode_st *CUgraphNode;
 typedef struct CUgraphExec_st *CUgraphExec;
+typedef struct CUuserObject_st *CUuserObject;
 typedef unsigned long long cuuint64_t;
 
 typedef enum CUresult {
@@ -256,6 +257,9 @@ typedef enum {
     CUDA_GRAPH_INSTANTIATE_ERROR = 1,
     CUDA_GRAPH_INSTANTIATE_INVALID_STRUCTURE = 2,
 } CUgraphInstantiateResult;
+
+#define CU_USER_OBJECT_NO_DESTRUCTOR_SYNC 1u
+#define CU_GRAPH_USER_OBJECT_MOVE 1u
 
 #define CUDA_GRAPH_INSTANTIATE_FLAG_AUTO_FREE_ON_LAUNCH 1u
 #define CUDA_GRAPH_INSTANTIATE_FLAG_UPLOAD 2u

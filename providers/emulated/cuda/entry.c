@@ -31,7 +31,9 @@ CUresult cu_enter(enum cu_call call) {
 }
 
 CUresult cu_leave(CUresult result) {
+    CUuserObject dead = cu_user_objects_dead();
     emu_unlock();
+    cu_user_objects_bury(dead);
     return result;
 }
 

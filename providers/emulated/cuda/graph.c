@@ -24,6 +24,7 @@ void cu_graph_free(CUgraph graph) {
     for (size_t i = 0; i < graph->nodes.count; i++)
         free_node(graph->nodes.list[i]);
     cu_nodes_clear(&graph->nodes);
+    cu_held_release(graph);
     if (!graph->hidden)
         emu_remove(&graph->object);
     free(graph);
@@ -71,7 +72,7 @@ CUgraph cu_graph_copy(CUgraph graph, bool hidden) {
         if (good) /* the memory is the one of when the node was made */
             node->touched = graph->nodes.list[i]->touched;
     }
-    if (good && copy_order(copy, graph))
+    if (good && copy_order(copy, graph) && cu_held_copy(copy, graph))
         return copy;
     if (copy)
         cu_graph_free(copy);

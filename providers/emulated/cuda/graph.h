@@ -43,11 +43,14 @@ struct CUgraphNode_st {
     bool mark;             /* for walks */
 };
 
+struct cu_held; /* graph_user.c */
+
 struct CUgraph_st {
     struct emu_object object;
     struct cu_nodes nodes;
-    bool capturing; /* not the program's to destroy yet */
-    bool hidden;    /* an executable's own */
+    struct cu_held *held; /* user objects */
+    bool capturing;       /* not the program's to destroy yet */
+    bool hidden;          /* an executable's own */
 };
 
 /* graph_list.c.  Adding answers false, with nothing changed, where the host has no room. */
@@ -62,6 +65,13 @@ CUgraph cu_graph_copy(CUgraph graph, bool hidden);
 void cu_graph_free(CUgraph graph);
 CUgraph cu_graph_find(CUgraph handle);
 CUgraphNode cu_graph_add(CUgraph graph, const struct cu_task *task, const struct cu_nodes *before);
+
+/* graph_user.c.  A graph's copies hold what it holds.  Objects that nobody holds any more are
+ * buried, by calling the program's own function, when the call ends and the lock is not held. */
+bool cu_held_copy(CUgraph copy, const struct CUgraph_st *graph);
+void cu_held_release(CUgraph graph);
+CUuserObject cu_user_objects_dead(void);
+void cu_user_objects_bury(CUuserObject dead);
 
 /* graph_touch.c: whether the addresses still stand for the memory that the node was made for. */
 struct cu_touched cu_touched_by(const struct cu_task *task);

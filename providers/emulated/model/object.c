@@ -26,6 +26,7 @@ const char *emu_kind_name(enum emu_kind kind) {
         [EMU_GRAPH] = "graphs",
         [EMU_GRAPH_NODE] = "graph_nodes",
         [EMU_GRAPH_EXEC] = "executable_graphs",
+        [EMU_USER_OBJECT] = "user_objects",
     };
     return (unsigned)kind < EMU_KINDS ? names[kind] : NULL;
 }

@@ -30,6 +30,7 @@ enum emu_kind {
     EMU_GRAPH,         /* "graphs": work to be launched, described */
     EMU_GRAPH_NODE,    /* "graph_nodes": go with their graph; no leak of their own */
     EMU_GRAPH_EXEC,    /* "executable_graphs": ready to be launched */
+    EMU_USER_OBJECT,   /* "user_objects": the program's own, that graphs keep alive */
     EMU_KINDS
 };
 
