@@ -1,4 +1,4 @@
-"""The control interface of an emulated driver (``cuda/control.h``), for Python."""
+"""The control interface of an emulated driver (``model/control.h``), for Python."""
 
 from __future__ import annotations
 

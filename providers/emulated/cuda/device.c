@@ -1,8 +1,8 @@
 /* Devices: what there is, and what they say of themselves. */
+#include "control.h"
 #include "driver.h"
 
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 struct emu_settings cu_settings = EMU_DEFAULT_SETTINGS;
@@ -13,14 +13,7 @@ bool cu_is_initialised(void) { return initialised; }
 
 bool cu_is_device(CUdevice device) { return device >= 0 && (unsigned)device < emu_machine.devices; }
 
-__attribute__((constructor)) static void load(void) {
-    const char *text = getenv("UMFPY_EMULATE_CUDA");
-    if (text && !emu_settings_read(text, &cu_settings)) {
-        fprintf(stderr, "umfpy emulated CUDA: cannot read UMFPY_EMULATE_CUDA=%s\n", text);
-        settings_broken = true;
-    }
-    emu_machine_open(cu_settings.devices, cu_settings.memory);
-}
+__attribute__((constructor)) static void load(void) { settings_broken = !emu_driver_load(); }
 
 CU_CALL(cuInit, (unsigned flags), (flags)) {
     if (flags || settings_broken)

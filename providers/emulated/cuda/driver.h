@@ -19,8 +19,6 @@
 #include "../model/virtual.h"
 #include "graph_capture.h"
 
-#define EMU_PUBLIC __attribute__((visibility("default")))
-
 /* 13.0: functions of later versions do not exist here. */
 #define CU_DRIVER_VERSION 13000
 

@@ -1,8 +1,7 @@
 /* The driver: settings, initialisation, what it says of itself. */
 #include "driver.h"
+#include "control.h"
 
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 struct emu_settings lz_settings = EMU_DEFAULT_SETTINGS;
@@ -15,15 +14,7 @@ static struct _ze_driver_handle_t {
 
 bool lz_is_initialised(void) { return initialised; }
 
-__attribute__((constructor)) static void load(void) {
-    const char *text = getenv("UMFPY_EMULATE_LEVEL_ZERO");
-    if (text && !emu_settings_read(text, &lz_settings)) {
-        fprintf(stderr, "umfpy emulated Level Zero: cannot read UMFPY_EMULATE_LEVEL_ZERO=%s\n",
-                text);
-        settings_broken = true;
-    }
-    emu_machine_open(lz_settings.devices, lz_settings.memory);
-}
+__attribute__((constructor)) static void load(void) { settings_broken = !emu_driver_load(); }
 
 ze_result_t lz_check_driver(ze_driver_handle_t handle) {
     LZ_REQUIRE(handle, ZE_RESULT_ERROR_INVALID_NULL_HANDLE);

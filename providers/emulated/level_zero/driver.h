@@ -22,8 +22,6 @@
 #include "abi.h"
 #include "registry.h"
 
-#define LZ_PUBLIC __attribute__((visibility("default")))
-
 #define LZ_API_VERSION ZE_MAKE_VERSION(1, 10)
 
 enum lz_call {
@@ -55,8 +53,8 @@ ze_result_t lz_not_built(const char *what);
 
 #define LZ_CALL(name, parameters, arguments)                                                       \
     static ze_result_t name##_body parameters;                                                     \
-    LZ_PUBLIC ze_result_t name parameters;                                                         \
-    LZ_PUBLIC ze_result_t name parameters {                                                        \
+    EMU_PUBLIC ze_result_t name parameters;                                                        \
+    EMU_PUBLIC ze_result_t name parameters {                                                       \
         ze_result_t result = lz_enter(CALL_##name);                                                \
         return result ? result : lz_leave(name##_body arguments);                                  \
     }                                                                                              \

@@ -20,8 +20,8 @@ enum table {
 #define TABLE(name, getter)
 #define BUILT(table, name, minor, cost) void name(void);
 #define MISSING(table, name, minor)                                                                \
-    LZ_PUBLIC ze_result_t name(void);                                                              \
-    LZ_PUBLIC ze_result_t name(void) {                                                             \
+    EMU_PUBLIC ze_result_t name(void);                                                             \
+    EMU_PUBLIC ze_result_t name(void) {                                                            \
         ze_result_t result = lz_enter(CALL_##name);                                                \
         return result ? result : lz_leave(lz_not_built(#name));                                    \
     }
@@ -118,15 +118,15 @@ static ze_result_t fill(enum table table, ze_api_version_t version, void **funct
 }
 
 #define TABLE(name, getter)                                                                        \
-    LZ_PUBLIC ze_result_t getter(ze_api_version_t version, void **functions);                      \
-    LZ_PUBLIC ze_result_t getter(ze_api_version_t version, void **functions) {                     \
+    EMU_PUBLIC ze_result_t getter(ze_api_version_t version, void **functions);                     \
+    EMU_PUBLIC ze_result_t getter(ze_api_version_t version, void **functions) {                    \
         return fill(TABLE_##name, version, functions);                                             \
     }
 #define BUILT(table, name, minor, cost)
 #define MISSING(table, name, minor)
 #define EMPTY(name)                                                                                \
-    LZ_PUBLIC ze_result_t name(ze_api_version_t version, void **functions);                        \
-    LZ_PUBLIC ze_result_t name(ze_api_version_t version, void **functions) {                       \
+    EMU_PUBLIC ze_result_t name(ze_api_version_t version, void **functions);                       \
+    EMU_PUBLIC ze_result_t name(ze_api_version_t version, void **functions) {                      \
         (void)version;                                                                             \
         return functions ? ZE_RESULT_SUCCESS : ZE_RESULT_ERROR_INVALID_NULL_POINTER;               \
     }

@@ -27,6 +27,8 @@
 #define EMU_HOST_PAGE 4096ull      /* unit of reservations, and of giving pages back */
 #define EMU_MAP_UNIT (64ull << 10) /* unit of file mappings: the largest page of any host */
 
+#define EMU_PUBLIC __attribute__((visibility("default"))) /* exported by the library */
+
 /* What a request to the model came to.  Each driver has its own numbers for these. */
 enum emu_status {
     EMU_OK = 0,
