@@ -10,7 +10,7 @@ from __future__ import annotations
 import importlib
 import itertools
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, TypeAlias
 
@@ -29,7 +29,7 @@ _PER_THREAD_STREAM = 2  # CU_STREAM_PER_THREAD: one name, a stream of its own in
 
 _lock = threading.Lock()
 #: What `install` replaced, and by what; the newest is last.
-_installed: list[tuple[Any, Allocator]] = []
+_installed: list[tuple[Any, Callable[[int], Any]]] = []
 _threads = threading.local()
 _thread_numbers = itertools.count(1)
 
@@ -62,7 +62,7 @@ def install(pool: Pools, *, device: int | None = None) -> None:
     cupy = _import_cupy()
     with _lock:
         before = cupy.cuda.get_allocator()
-        allocator = Allocator(pool, device=device, otherwise=before)
+        allocator = fastest(Allocator(pool, device=device, otherwise=before))
         _set_allocator(cupy, allocator)
         _installed.append((before, allocator))
 
@@ -96,7 +96,7 @@ def using(pool: Pools, *, device: int | None = None) -> Iterator[None]:
     """Have this thread's CuPy arrays lie in `pool`, inside a ``with``; arguments as `install`."""
     cupy = _import_cupy()
     allocator = Allocator(pool, device=device, otherwise=cupy.cuda.get_allocator())
-    with cupy.cuda.using_allocator(allocator):
+    with cupy.cuda.using_allocator(fastest(allocator)):
         yield
 
 
@@ -128,10 +128,15 @@ class Allocator:
         try:
             allocation = pool.allocate(size, stream=self._current_stream(device))
         except OutOfMemoryError as error:
-            raise self._errors.CupyOutOfMemoryError.of(error) from error
+            raise self.out_of_memory(error) from error
         # Dropping the memory drops the allocation, in whatever thread, on whatever device.
         memory = cuda.UnownedMemory(allocation.ptr, size, allocation, device)
         return cuda.MemoryPointer(memory, 0)
+
+    def out_of_memory(self, error: OutOfMemoryError) -> Exception:
+        """Return a pool's error as one that is CuPy's as well."""
+        made: Exception = self._errors.CupyOutOfMemoryError.of(error)
+        return made
 
     def _elsewhere(self, size: int, device: int) -> Any:
         if self._otherwise is None:
@@ -163,6 +168,53 @@ class Allocator:
 
     def __repr__(self) -> str:
         return f"Allocator({self.pools!r})"
+
+
+def fastest(allocator: Allocator) -> Callable[[int], Any]:
+    """Return what CuPy is to call for `allocator`: compiled, if that is sure to be the same.
+
+    `_cupy.Fast` asks CuPy's private C functions for the current device and stream.  They are used
+    if this CuPy has them under the expected signatures, and they say what its public functions
+    say, on a stream of their own too.  Without a GPU nothing can be compared, nor is there any
+    hurry.
+
+    CuPy's ``CFunctionAllocator`` over `Pool.c_interface` is no choice: it passes no stream, and
+    takes NULL for memory.
+    """
+    cuda = _import_cupy().cuda
+    fast = _compiled(allocator, cuda)
+    if fast is None:
+        return allocator
+    try:
+        here = _agrees(fast, cuda)
+        with cuda.Stream(non_blocking=True):
+            return fast if here and _agrees(fast, cuda) else allocator
+    except cuda.runtime.CUDARuntimeError:
+        return allocator
+
+
+def _compiled(allocator: Allocator, cuda: Any) -> Any:
+    """The compiled allocator, unverified; None if this CuPy lacks what it needs."""
+    try:
+        module = importlib.import_module("umfpy.integrations._cupy")
+        runtime = importlib.import_module("cupy_backends.cuda.api.runtime")
+        streams = importlib.import_module("cupy_backends.cuda.stream")
+        return module.Fast(
+            allocator,
+            device=runtime.__pyx_capi__["getDevice"],
+            stream=streams.__pyx_capi__["get_stream_ptr"],
+            memory=cuda.UnownedMemory,
+            pointer=cuda.MemoryPointer,
+        )
+    except (ImportError, AttributeError, KeyError, InvalidArgument):
+        return None
+
+
+def _agrees(fast: Any, cuda: Any) -> bool:
+    """Whether the private functions say what the public ones do, in this thread and now."""
+    device = cuda.runtime.getDevice()
+    same: bool = fast.current() == (device, cuda.get_current_stream(device).ptr)
+    return same
 
 
 def _own_stream() -> int:
