@@ -61,8 +61,8 @@ static CUresult make(CUgraphExec *made, CUgraph graph, uint64_t flags) {
      CUDA_GRAPH_INSTANTIATE_FLAG_DEVICE_LAUNCH | CUDA_GRAPH_INSTANTIATE_FLAG_USE_NODE_PRIORITY)
 
 /* Launches from the device are not built.  A graph that is still being captured cannot be
- * instantiated: a choice.  Costs: NVIDIA's blog on straight-line graphs (2024) measured about 20 us
- * for ten nodes and 1.5 us for each of many. */
+ * instantiated: a choice.  So are the costs, of the order of what is reported for straight-line
+ * graphs. */
 static CUresult instantiate(CUgraphExec *exec, CUgraph graph, uint64_t flags) {
     if (!exec || !cu_graph_find(graph) || graph->capturing || (flags & ~(uint64_t)KNOWN_FLAGS))
         return CUDA_ERROR_INVALID_VALUE;
