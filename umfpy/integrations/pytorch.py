@@ -1,7 +1,8 @@
 """umfpy as the source of PyTorch's CUDA memory: below its own allocator, or instead of it.
 
->>> memory = umfpy.integrations.pytorch.mem_pool(umfpy.Pool(umfpy.CudaProvider(0)))  # doctest: +SKIP
->>> with torch.cuda.use_mem_pool(memory):                                           # doctest: +SKIP
+>>> pool = umfpy.Pool(umfpy.CudaProvider(0))            # doctest: +SKIP
+>>> memory = umfpy.integrations.pytorch.mem_pool(pool)  # doctest: +SKIP
+>>> with torch.cuda.use_mem_pool(memory):               # doctest: +SKIP
 ...     x = torch.zeros(1000, device="cuda")
 
 `mem_pool` is the gentler of the two: PyTorch cuts up what it gets from umfpy, so that its
