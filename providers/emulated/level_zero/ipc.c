@@ -15,9 +15,7 @@
 
 #include <fcntl.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -146,42 +144,17 @@ LZ_CALL(zeMemPutIpcHandle, (ze_context_handle_t context, ze_ipc_mem_handle_t opa
 
 /* Opening. */
 
-static bool map_piece(struct emu_memory *memory, int fd, const struct emu_slot *slot) {
-    uint64_t start = slot->offset & ~(EMU_MAP_UNIT - 1);
-    uint64_t inside = slot->offset - start;
-    uint64_t length = emu_aligned(inside + slot->size, EMU_MAP_UNIT);
-    void *shadow =
-        mmap(NULL, length, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, fd, (off_t)start);
-    if (shadow == MAP_FAILED)
-        return false;
-    madvise(shadow, length, MADV_DONTFORK);
-    memory->file.window = emu_window_open(length, EMU_GRANULE, 0);
-    if (!memory->file.window) {
-        munmap(shadow, length);
-        return false;
-    }
-    memory->file.shadow = shadow;
-    memory->file.span = length;
-    memory->bytes = memory->file.shadow + inside;
-    return true;
-}
-
 static ze_result_t open_slot(int fd, const struct emu_slot *slot, ze_context_handle_t context,
                              unsigned device, void **address) {
-    struct emu_memory *made = emu_memory_new(device);
-    LZ_REQUIRE(made, ZE_RESULT_ERROR_OUT_OF_HOST_MEMORY);
-    made->file.fd = fcntl(fd, F_DUPFD_CLOEXEC, 0);
-    if (made->file.fd < 0 || !map_piece(made, made->file.fd, slot)) {
-        if (made->file.fd >= 0)
-            close(made->file.fd);
-        free(made);
+    struct emu_memory *made;
+    int own = fcntl(fd, F_DUPFD_CLOEXEC, 0);
+    LZ_REQUIRE(own >= 0, ZE_RESULT_ERROR_OUT_OF_HOST_MEMORY);
+    if (emu_open_slot(own, slot, device, context, &made)) {
+        close(own);
         return ZE_RESULT_ERROR_OUT_OF_HOST_MEMORY;
     }
-    made->opens = 1;
-    made->key = slot->nonce;
-    uint64_t base = made->file.window + slot->offset % EMU_MAP_UNIT;
-    emu_add_range(&made->object, EMU_OPEN, base, slot->size, context);
-    *address = (void *)(uintptr_t)base;
+    made->file.fd = own;
+    *address = (void *)(uintptr_t)made->object.node.base;
     return ZE_RESULT_SUCCESS;
 }
 

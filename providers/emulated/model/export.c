@@ -202,15 +202,14 @@ static struct emu_memory *find_open(uint64_t key, const void *owner) {
     return NULL;
 }
 
-static enum emu_status map_opened(int fd, const struct handle *handle, const struct emu_slot *slot,
-                                  void *owner, struct emu_memory **memory) {
-    unsigned device = handle->device < emu_machine.devices ? handle->device : 0;
+enum emu_status emu_open_slot(int fd, const struct emu_slot *slot, unsigned device, void *owner,
+                              struct emu_memory **memory) {
     struct emu_memory *made = emu_memory_new(device);
     if (!made || !map_piece(made, fd, slot)) {
         free(made);
         return EMU_NO_MEMORY;
     }
-    made->key = handle->nonce;
+    made->key = slot->nonce;
     made->opens = 1;
     uint64_t base = made->file.window + slot->offset % EMU_MAP_UNIT;
     emu_add_range(&made->object, EMU_OPEN, base, slot->size, owner);
@@ -235,7 +234,8 @@ enum emu_status emu_open_memory(const unsigned char bytes[EMU_HANDLE_BYTES], voi
         open->opens++;
         *memory = open;
     } else {
-        status = map_opened(fd, &handle, &slot, owner, memory);
+        unsigned device = handle.device < emu_machine.devices ? handle.device : 0;
+        status = emu_open_slot(fd, &slot, device, owner, memory);
     }
     close(fd);
     return status;

@@ -37,7 +37,12 @@ enum emu_status emu_handle_write(const struct emu_export *export,
 enum emu_status emu_open_memory(const unsigned char handle[EMU_HANDLE_BYTES], void *owner,
                                 struct emu_memory **memory);
 
-/* Undo one open.  The mapping goes with the last. */
+/* Open what `slot` of the file behind `fd` says, as memory of `device`, at addresses of its own;
+ * emu_memory_free undoes it. */
+enum emu_status emu_open_slot(int fd, const struct emu_slot *slot, unsigned device, void *owner,
+                              struct emu_memory **memory);
+
+/* Undo one emu_open_memory.  The mapping goes with the last. */
 void emu_close_memory(struct emu_memory *memory);
 
 /* Is this the handle of an event that still exists, in another process or in this one? */
