@@ -89,6 +89,27 @@ def test_small_pages_and_offsets(vmm, ze):
     vmm.free(ptr, 4 * PAGE)
 
 
+def test_what_is_written_through_an_offset_lies_there(vmm, ze):
+    """Two mappings that begin inside their memory, and a copy and a fill over both."""
+    ptr, physicals = vmm.reserve(4 * PAGE), [vmm.create(2 * PAGE), vmm.create(2 * PAGE)]
+    for i, physical in enumerate(physicals):
+        vmm.map(ptr + i * PAGE, PAGE, physical, offset=PAGE)
+    copies = ze.immediate()
+    ze("zeCommandListAppendMemoryFill", copies, ptr + 16, b"=", 1, 2 * PAGE - 32, None, 0, None)
+    ze.write(ptr + PAGE - 4, b"over the edge")
+    ze("zeCommandListDestroy", copies)
+    vmm.unmap(ptr, 2 * PAGE)
+    for physical, written, at in zip(
+        physicals, (b"==over", b" the edge=="), (2 * PAGE - 6, PAGE), strict=True
+    ):
+        vmm.map(ptr, 2 * PAGE, physical)
+        assert ze.read(ptr, PAGE) == bytes(PAGE)
+        assert ze.read(ptr + at, len(written)) == written
+        vmm.unmap(ptr, 2 * PAGE)
+    vmm.destroy(*physicals)
+    vmm.free(ptr, 4 * PAGE)
+
+
 def test_memory_is_at_one_address_at_a_time(vmm, z):
     ptr, physical = vmm.reserve(4 * MIB), vmm.create(2 * MIB)
     vmm.map(ptr, 2 * MIB, physical)

@@ -106,9 +106,9 @@ CU_CALL(cuMemMap,
         (CUdeviceptr address, size_t size, size_t offset, CUmemGenericAllocationHandle handle,
          unsigned long long flags),
         (address, size, offset, handle, flags)) {
-    if (offset || flags || !find(handle))
+    if (offset || flags || !find(handle) || !emu_is_multiple(address | size, EMU_GRANULE))
         return CUDA_ERROR_INVALID_VALUE;
-    return cu_result(emu_map(address, size, 0, find(handle)));
+    return cu_result(emu_map(address, size, 0, find(handle), NULL));
 }
 
 CU_CALL(cuMemUnmap, (CUdeviceptr address, size_t size), (address, size)) {

@@ -53,49 +53,31 @@ static uint64_t cost_of(const struct lz_command *command) {
 
 static uint64_t least(uint64_t a, uint64_t b) { return a < b ? a : b; }
 
-/* Copy what was checked, in pieces that lie in one range on both sides; only the first costs. */
+/* Copy what was checked. */
 static bool copy(struct emu_queue *queue, uint64_t to, uint64_t from, uint64_t size,
                  uint64_t cost) {
-    while (size) {
-        uint64_t piece = least(lz_piece(to, size), lz_piece(from, size));
-        struct emu_work work = {
-            .kind = EMU_WORK_COPY,
-            .cost = cost,
-            .copy = {.to = {to, queue->device, false},
-                     .from = {from, queue->device, false},
-                     .size = piece,
-                     .rows = 1},
-        };
-        if (emu_queue_submit(queue, &work))
-            return false;
-        cost = 0;
-        to += piece;
-        from += piece;
-        size -= piece;
-    }
-    return true;
+    struct emu_work work = {
+        .kind = EMU_WORK_COPY,
+        .cost = cost,
+        .copy = {.to = {to, queue->device, false},
+                 .from = {from, queue->device, false},
+                 .size = size,
+                 .rows = 1},
+    };
+    return !size || !emu_queue_submit(queue, &work);
 }
 
 static bool fill_bytes(struct emu_queue *queue, const struct lz_command *command, uint64_t cost) {
-    uint64_t to = command->to, size = command->size;
-    while (size) {
-        uint64_t piece = lz_piece(to, size);
-        struct emu_work work = {
-            .kind = EMU_WORK_FILL,
-            .cost = cost,
-            .fill = {.to = {to, queue->device, false},
-                     .count = piece,
-                     .rows = 1,
-                     .width = 1,
-                     .value = command->pattern[0]},
-        };
-        if (emu_queue_submit(queue, &work))
-            return false;
-        cost = 0;
-        to += piece;
-        size -= piece;
-    }
-    return true;
+    struct emu_work work = {
+        .kind = EMU_WORK_FILL,
+        .cost = cost,
+        .fill = {.to = {command->to, queue->device, false},
+                 .count = command->size,
+                 .rows = 1,
+                 .width = 1,
+                 .value = command->pattern[0]},
+    };
+    return !command->size || !emu_queue_submit(queue, &work);
 }
 
 /* Write the pattern once and then what is written so far behind itself, until it reaches. */
@@ -114,13 +96,17 @@ static bool fill(struct emu_queue *queue, const struct lz_command *command, uint
     return true;
 }
 
+static bool is_usable(uint64_t address, uint64_t size, uint8_t access) {
+    return emu_is_usable((struct emu_side){.address = address}, size, access);
+}
+
 bool lz_command_is_possible(const struct lz_command *command) {
     switch (command->kind) {
     case LZ_COPY:
-        return lz_is_accessible(command->to, command->size, EMU_WRITE) &&
-               lz_is_accessible(command->from, command->size, EMU_READ);
+        return is_usable(command->to, command->size, EMU_WRITE) &&
+               is_usable(command->from, command->size, EMU_READ);
     case LZ_FILL:
-        return lz_is_accessible(command->to, command->size, EMU_WRITE);
+        return is_usable(command->to, command->size, EMU_WRITE);
     default:
         return true;
     }

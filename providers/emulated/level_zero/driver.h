@@ -122,8 +122,4 @@ uint64_t lz_residency_of(uint64_t address, unsigned device);
 /* ipc.c: an allocation goes, and its descriptor for other processes with it. */
 void lz_export_forget(struct emu_memory *memory);
 
-/* vmm.c: may `size` bytes from `address` be used so?  How far does the piece at `address` go? */
-bool lz_is_accessible(uint64_t address, uint64_t size, uint8_t access);
-uint64_t lz_piece(uint64_t address, uint64_t size);
-
 #endif

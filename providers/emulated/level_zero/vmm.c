@@ -1,56 +1,12 @@
-/* Addresses apart from memory: reserve, back with physical memory, allow access, undo.
+/* Addresses apart from memory: Level Zero's words for model/virtual.h and model/physical.h.
  *
- * Level Zero differs from the model's own mappings (model/virtual.h): pages are 64 KiB below 2 MiB,
- * a mapping may begin inside the physical memory, access is set with the mapping and holds for
- * every device, and physical memory is at one address at a time.  So a mapping here is a range that
- * knows its bytes, and keeps its access itself; reservations and physical memory are the model's.
+ * Pages are 64 KiB below 2 MiB; access is set with the mapping and holds for every device; physical
+ * memory is at one address at a time.
  */
 #include "driver.h"
 
-#include <stdlib.h>
-
-struct mapping {
-    struct emu_memory
-        memory; /* a range of kind EMU_MAPPING; `flags`: what may be done, EMU_READ.. */
-    struct emu_physical *physical;
-};
-
-/* Of every range of that kind: no other file makes one. */
-static struct mapping *mapping_at(uint64_t address) {
-    return (struct mapping *)emu_memory_at(EMU_MAPPING, address);
-}
-
-static struct mapping *mapping_of(uint64_t address) {
-    struct emu_memory *memory = emu_memory_find(address);
-    return memory && memory->object.kind == EMU_MAPPING ? (struct mapping *)memory : NULL;
-}
-
-static uint64_t end_of(const struct mapping *mapping) {
-    return mapping->memory.object.node.base + mapping->memory.object.node.size;
-}
-
-uint64_t lz_piece(uint64_t address, uint64_t size) {
-    struct mapping *mapping = mapping_of(address);
-    uint64_t left = mapping ? end_of(mapping) - address : size;
-    return left < size ? left : size;
-}
-
-/* A piece that begins in a mapping may go on in the next; the model checks all others. */
-bool lz_is_accessible(uint64_t address, uint64_t size, uint8_t access) {
-    if (size > UINT64_MAX - address)
-        return false;
-    while (size) {
-        struct mapping *mapping = mapping_of(address);
-        uint64_t piece = lz_piece(address, size);
-        if (mapping ? (mapping->memory.flags & access) != access
-                    : !emu_is_usable((struct emu_side){.address = address}, piece, access))
-            return false;
-        if (mapping && (access & EMU_WRITE))
-            mapping->physical->written = true;
-        address += piece;
-        size -= piece;
-    }
-    return true;
+static uint64_t end_of(const struct emu_memory *mapping) {
+    return mapping->object.node.base + mapping->object.node.size;
 }
 
 static struct emu_object *reservation_of(ze_context_handle_t context, uint64_t address,
@@ -96,12 +52,13 @@ LZ_CALL(zeVirtualMemReserve,
     return ZE_RESULT_SUCCESS;
 }
 
-static void unmap(struct mapping *mapping) {
-    struct emu_physical *physical = mapping->physical;
-    lz_residency_forget(&mapping->memory);
-    emu_remove(&mapping->memory.object);
-    free(mapping);
-    emu_physical_unmapped(physical);
+/* Undo the mappings that tile the range, and their residency; how many were there? */
+static unsigned unmap(uint64_t address, uint64_t size) {
+    unsigned count;
+    for (uint64_t at = address; at < address + size; at = end_of(emu_mapping_find(at)))
+        lz_residency_forget(emu_mapping_find(at));
+    emu_unmap(address, size, &count);
+    return count;
 }
 
 /* What is still mapped there is unmapped: Level Zero specification, zeVirtualMemFree. */
@@ -114,7 +71,7 @@ LZ_CALL(zeVirtualMemFree, (ze_context_handle_t context, const void *address, siz
                ZE_RESULT_ERROR_INVALID_ARGUMENT);
     for (struct emu_object *next = emu_next_range(start); next && next->node.base - start < size;
          next = emu_next_range(start))
-        unmap((struct mapping *)next);
+        unmap(next->node.base, next->node.size);
     return lz_result(emu_unreserve(start, size), ZE_RESULT_ERROR_UNKNOWN);
 }
 
@@ -154,7 +111,7 @@ LZ_CALL(zePhysicalMemDestroy, (ze_context_handle_t context, ze_physical_mem_hand
     return ZE_RESULT_SUCCESS;
 }
 
-static unsigned rights_of(ze_memory_access_attribute_t access) {
+static uint8_t rights_of(ze_memory_access_attribute_t access) {
     switch (access) {
     case ZE_MEMORY_ACCESS_ATTRIBUTE_READWRITE:
         return EMU_READ | EMU_WRITE;
@@ -165,7 +122,7 @@ static unsigned rights_of(ze_memory_access_attribute_t access) {
     }
 }
 
-static ze_memory_access_attribute_t attribute_of(unsigned rights) {
+static ze_memory_access_attribute_t attribute_of(uint8_t rights) {
     if (rights & EMU_WRITE)
         return ZE_MEMORY_ACCESS_ATTRIBUTE_READWRITE;
     return rights ? ZE_MEMORY_ACCESS_ATTRIBUTE_READONLY : ZE_MEMORY_ACCESS_ATTRIBUTE_NONE;
@@ -177,15 +134,10 @@ static ze_result_t check_access(ze_memory_access_attribute_t access) {
     return ZE_RESULT_SUCCESS;
 }
 
-static bool touches_mapping(uint64_t address, uint64_t size) {
-    struct emu_object *next = emu_next_range(address);
-    return mapping_of(address) || (next && next->node.base - address < size);
-}
-
-/* Mappings have identities apart from the allocations'. */
-static uint64_t next_id(void) {
-    static uint64_t last = 1ull << 63;
-    return ++last;
+static void allow(uint64_t address, uint64_t size, ze_memory_access_attribute_t access) {
+    for (unsigned device = 0; device < emu_machine.devices; device++)
+        emu_set_access(address, size, device, rights_of(access));
+    emu_clock_spend(emu_cost_chunk_access(size));
 }
 
 /* The range and the offset are in pages of the physical memory's own size. */
@@ -195,10 +147,7 @@ static ze_result_t check_mapping(ze_context_handle_t context, const void *addres
     LZ_REQUIRE(emu_is_multiple((uintptr_t)address, page) && emu_is_multiple(offset, page),
                ZE_RESULT_ERROR_UNSUPPORTED_ALIGNMENT);
     LZ_REQUIRE(emu_is_multiple(size, page), ZE_RESULT_ERROR_UNSUPPORTED_SIZE);
-    LZ_REQUIRE(offset <= physical->size && size <= physical->size - offset,
-               ZE_RESULT_ERROR_INVALID_ARGUMENT);
-    LZ_REQUIRE(reservation_of(context, (uintptr_t)address, size) &&
-                   !touches_mapping((uintptr_t)address, size) && !physical->mappings,
+    LZ_REQUIRE(reservation_of(context, (uintptr_t)address, size) && !physical->mappings,
                ZE_RESULT_ERROR_INVALID_ARGUMENT);
     return ZE_RESULT_SUCCESS;
 }
@@ -211,17 +160,9 @@ LZ_CALL(zeVirtualMemMap,
     LZ_CHECK(check_physical(context, physical));
     LZ_CHECK(check_access(access));
     LZ_CHECK(check_mapping(context, address, size, physical, offset));
-    struct mapping *made = calloc(1, sizeof *made);
-    LZ_REQUIRE(made, ZE_RESULT_ERROR_OUT_OF_HOST_MEMORY);
-    made->memory.device = physical->device;
-    made->memory.id = next_id();
-    made->memory.flags = rights_of(access);
-    made->memory.bytes = physical->bytes + offset;
-    made->memory.file.fd = -1;
-    made->physical = physical;
-    emu_physical_mapped(physical);
-    emu_add_range(&made->memory.object, EMU_MAPPING, (uintptr_t)address, size, context);
-    emu_clock_spend(emu_cost_chunk_access(size));
+    LZ_CHECK(lz_result(emu_map((uintptr_t)address, size, offset, physical, context),
+                       ZE_RESULT_ERROR_OUT_OF_HOST_MEMORY));
+    allow((uintptr_t)address, size, access);
     return ZE_RESULT_SUCCESS;
 }
 
@@ -237,12 +178,7 @@ static ze_result_t check_mapped(ze_context_handle_t context, const void *address
 LZ_CALL(zeVirtualMemUnmap, (ze_context_handle_t context, const void *address, size_t size),
         (context, address, size)) {
     LZ_CHECK(check_mapped(context, address, size));
-    for (uint64_t at = (uintptr_t)address, end = at + size; at < end;) {
-        struct mapping *mapping = mapping_at(at);
-        at = end_of(mapping);
-        unmap(mapping);
-        emu_clock_spend(34000);
-    }
+    emu_clock_spend(34000ull * unmap((uintptr_t)address, size));
     return ZE_RESULT_SUCCESS;
 }
 
@@ -252,18 +188,13 @@ LZ_CALL(zeVirtualMemSetAccessAttribute,
         (context, address, size, access)) {
     LZ_CHECK(check_mapped(context, address, size));
     LZ_CHECK(check_access(access));
-    emu_clock_spend(emu_cost_chunk_access(size));
-    for (uint64_t at = (uintptr_t)address, end = at + size; at < end;) {
-        struct mapping *mapping = mapping_at(at);
-        mapping->memory.flags = rights_of(access);
-        at = end_of(mapping);
-    }
+    allow((uintptr_t)address, size, access);
     return ZE_RESULT_SUCCESS;
 }
 
 /* Where the access at `address` may end: with the mapping, or before the next one. */
 static uint64_t run_from(uint64_t address, uint64_t end) {
-    struct mapping *mapping = mapping_of(address);
+    struct emu_memory *mapping = emu_mapping_find(address);
     struct emu_object *next = emu_next_range(address);
     uint64_t run = mapping                         ? end_of(mapping)
                    : next && next->node.base < end ? next->node.base
@@ -272,8 +203,8 @@ static uint64_t run_from(uint64_t address, uint64_t end) {
 }
 
 static ze_memory_access_attribute_t access_at(uint64_t address) {
-    struct mapping *mapping = mapping_of(address);
-    return attribute_of(mapping ? mapping->memory.flags : 0);
+    struct emu_memory *mapping = emu_mapping_find(address);
+    return attribute_of(mapping ? mapping->access[0] : 0);
 }
 
 /* How far the first page's access goes, at most to the end of what was asked. */

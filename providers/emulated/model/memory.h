@@ -24,7 +24,8 @@ struct emu_memory {
     uint64_t charged;              /* bytes of the device's capacity */
     struct emu_export *export;     /* once it was exported */
     struct emu_pool *pool;         /* pooled memory */
-    struct emu_physical *physical; /* a mapping: what is mapped ... */
+    struct emu_physical *physical; /* a mapping: what is mapped, ... */
+    uint64_t offset;               /* ... from which byte on, ... */
     uint8_t access[EMU_DEVICES];   /* ... and for whom: EMU_READ, EMU_WRITE */
     struct emu_file file;          /* memory of another process: its pages; else fd -1 */
     unsigned opens;                /* and how often it is open */

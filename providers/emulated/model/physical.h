@@ -25,7 +25,7 @@ struct emu_physical {
     struct emu_physical *next_shared;
 };
 
-/* Make `size` bytes (a multiple of EMU_GRANULE), with one handle. */
+/* Make `size` bytes (a multiple of EMU_MAP_UNIT), with one handle. */
 enum emu_status emu_physical_create(unsigned device, uint64_t size, uint32_t shareable,
                                     uint32_t flags, struct emu_physical **physical);
 

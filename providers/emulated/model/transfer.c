@@ -19,7 +19,7 @@ static bool view_range(struct emu_memory *memory, struct emu_side side, uint8_t 
     if (memory->physical) {
         if ((memory->access[side.device] & access) != access)
             return false;
-        view->bytes = memory->physical->bytes + inside;
+        view->bytes = memory->physical->bytes + memory->offset + inside;
         view->written = &memory->physical->written;
         view->continues = true;
     } else {

@@ -43,8 +43,8 @@ static bool inside_reservation(uint64_t address, uint64_t size) {
 }
 
 enum emu_status emu_map(uint64_t address, uint64_t size, uint64_t offset,
-                        struct emu_physical *physical) {
-    if (!size || !emu_is_multiple(address | size | offset, EMU_GRANULE) ||
+                        struct emu_physical *physical, void *owner) {
+    if (!size || !emu_is_multiple(address | size | offset, EMU_MAP_UNIT) ||
         offset > physical->size || size > physical->size - offset)
         return EMU_INVALID;
     if (!inside_reservation(address, size) || touches_mapping(address, size))
@@ -53,8 +53,9 @@ enum emu_status emu_map(uint64_t address, uint64_t size, uint64_t offset,
     if (!mapping)
         return EMU_NO_MEMORY;
     mapping->physical = physical;
+    mapping->offset = offset;
     emu_physical_mapped(physical);
-    emu_add_range(&mapping->object, EMU_MAPPING, address, size, NULL);
+    emu_add_range(&mapping->object, EMU_MAPPING, address, size, owner);
     return EMU_OK;
 }
 

@@ -1,8 +1,8 @@
 /* Addresses apart from memory: reserve, map physical memory there, allow access, undo.
  *
- * Rules, as both vendors' documentation has them: sizes and addresses in multiples of the
- * granularity; only unmapped reserved addresses can be mapped; a mapping goes as a whole; nothing
- * can be read or written before access was given; a reservation goes as a whole and unmapped.
+ * Rules, as both vendors' documentation has them: only unmapped reserved addresses can be mapped; a
+ * mapping goes as a whole; nothing can be read or written before access was given; a reservation
+ * goes as a whole and unmapped.  Which granularity a driver promises is for the driver to check.
  * CUDA Driver API, "Virtual Memory Management".
  */
 #ifndef UMFPY_MODEL_VIRTUAL_H
@@ -15,9 +15,10 @@
 enum emu_status emu_reserve(uint64_t size, uint64_t alignment, uint64_t hint, uint64_t *address);
 enum emu_status emu_unreserve(uint64_t address, uint64_t size);
 
-/* Map [offset, offset + size) of `physical` at `address`, with access for nobody. */
+/* Map [offset, offset + size) of `physical` at `address`, all in multiples of EMU_MAP_UNIT, with
+ * access for nobody. */
 enum emu_status emu_map(uint64_t address, uint64_t size, uint64_t offset,
-                        struct emu_physical *physical);
+                        struct emu_physical *physical, void *owner);
 
 /* Unmap the mappings that tile [address, address + size) exactly; `count` says how many. */
 enum emu_status emu_unmap(uint64_t address, uint64_t size, unsigned *count);
