@@ -14,19 +14,21 @@ is described beside them: ``model/common.h`` and ``cuda/driver.h``.
 from __future__ import annotations
 
 import os
-from typing import Literal, overload
+from typing import Literal, TypeVar, overload
 
 from umfpy.errors import NotSupported
 from umfpy.providers.emulated import level_zero_library as _level_zero_library
 from umfpy.providers.emulated import library as _library
-from umfpy.providers.emulated.control import CallCounts, LiveObject
+from umfpy.providers.emulated.control import CallCounts, EmulatedDriver, LiveObject
 from umfpy.providers.emulated.cuda_control import EmulatedCuda
 from umfpy.providers.emulated.level_zero_control import EmulatedLevelZero
 
 __all__ = ["CallCounts", "EmulatedCuda", "EmulatedLevelZero", "LiveObject", "emulate"]
 
-_cuda: EmulatedCuda | None = None
-_level_zero: EmulatedLevelZero | None = None
+_Driver = TypeVar("_Driver", bound=EmulatedDriver)
+
+#: What this process runs on.
+_loaded: dict[type[EmulatedDriver], EmulatedDriver] = {}
 
 
 @overload
@@ -90,7 +92,7 @@ def emulate(
         Bytes of each device, or text such as ``"16GiB"``; 2 MiB to 16 TiB.  Costs nothing until it
         is written.
     devices
-        How many, 1 to 16.
+        How many, 1 to 16; of Level Zero also 0, a driver without devices.
     capability
         Compute capability that CUDA devices claim.
     report
@@ -112,47 +114,20 @@ def emulate(
         There is no emulation of `driver`.
     """
     if driver == "cuda":
-        return _emulate_cuda(
-            _library.cuda_settings(memory, devices, capability, report), force, children
-        )
+        settings = _library.cuda_settings(memory, devices, capability, report)
+        return _emulate(EmulatedCuda, settings, force, children)
     if driver == "level_zero":
-        return _emulate_level_zero(
-            _library.device_settings(memory, devices, report), force, children
-        )
+        settings = _level_zero_library.driver_settings(memory, devices, report)
+        return _emulate(EmulatedLevelZero, settings, force, children)
     raise NotSupported(f"there is no emulated {driver!r} driver; there is: cuda, level_zero")
 
 
-def _emulate_cuda(settings: str, force: bool, children: bool) -> EmulatedCuda:
-    global _cuda
-    if _cuda is None:
-        path = _library.cuda_library()
-        _library.refuse_beside_real_gpu(force)
-        _library.refuse_beside_real_driver(path)
-        loaded = EmulatedCuda(path, settings)
-        loaded.configure(settings)
-        _cuda = loaded
-    else:
-        _cuda.configure(settings)
+def _emulate(kind: type[_Driver], settings: str, force: bool, children: bool) -> _Driver:
+    found = _loaded.get(kind)
+    driver = found if isinstance(found, kind) else kind(kind.find(force), settings)
+    driver.configure(settings)
+    _loaded[kind] = driver
     if children:
-        os.environ.update(
-            _cuda.preload_environment({"LD_PRELOAD": os.environ.get("LD_PRELOAD", "")})
-        )
-    return _cuda
-
-
-def _emulate_level_zero(settings: str, force: bool, children: bool) -> EmulatedLevelZero:
-    global _level_zero
-    if _level_zero is None:
-        path = _level_zero_library.driver_library()
-        _level_zero_library.refuse_beside_real_gpu(force)
-        _level_zero_library.refuse_beside_real_driver()
-        loaded = EmulatedLevelZero(path, settings)
-        loaded.configure(settings)
-        _level_zero = loaded
-    else:
-        _level_zero.configure(settings)
-    if children:
-        os.environ.update(
-            _level_zero.preload_environment({"LD_PRELOAD": os.environ.get("LD_PRELOAD", "")})
-        )
-    return _level_zero
+        preloaded = {"LD_PRELOAD": os.environ.get("LD_PRELOAD", "")}
+        os.environ.update(driver.preload_environment(preloaded))
+    return driver

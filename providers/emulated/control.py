@@ -78,6 +78,8 @@ class EmulatedDriver:
 
     title: ClassVar[str]
     """What the driver is called in messages."""
+    out_of_memory: ClassVar[int]
+    """The number that it answers when a device is full."""
 
     def __init__(self, path: Path, settings: str, mode: int = ctypes.RTLD_LOCAL) -> None:
         self.library = path
@@ -87,6 +89,21 @@ class EmulatedDriver:
         while name := self._driver.umfpyEmuKindName(len(self._kinds)):
             self._kinds.append(name.decode())
         self.calls = CallCounts(self._driver)
+
+    @classmethod
+    def find(cls, force: bool) -> Path:
+        """Return where the library is, if this process and this machine are free for it.
+
+        Raises
+        ------
+        DriverUnavailable
+            It is not built, a real driver is loaded, or, unless `force`, there is a real GPU.
+        """
+        raise NotImplementedError
+
+    def preload_environment(self, base: dict[str, str] | None = None) -> dict[str, str]:
+        """Return an environment in which a new process runs on the same emulated driver."""
+        raise NotImplementedError
 
     def configure(self, settings: str) -> None:
         """Start again with `settings`; counters, faults and clock are reset.
@@ -136,8 +153,30 @@ class EmulatedDriver:
         """Count from 0 again."""
         self._driver.umfpyEmuResetCalls()
 
-    def fail(self, name: str, nth: int, error: int, *, times: int = 1) -> None:
-        """Let the `nth` call from now of function `name` answer `error`, without doing anything."""
+    def fail(self, name: str, nth: int = 1, error: int | None = None, *, times: int = 1) -> None:
+        """Let the `nth` call from now of function `name` answer `error`, without doing anything.
+
+        Parameters
+        ----------
+        name
+            Exported name, such as ``"cuMemAlloc_v2"`` or ``"zeMemAllocDevice"``; ``"*"`` counts
+            the calls of all functions.
+        nth
+            1 is the next call.
+        error
+            A ``CUresult`` or ``ze_result_t``; by default the one for a device that is full,
+            `out_of_memory`.
+        times
+            How many calls in a row fail.
+
+        Raises
+        ------
+        InvalidArgument
+            The driver has no such function, or a number makes no sense.
+        CapacityExceeded
+            64 faults are waiting already.
+        """
+        error = self.out_of_memory if error is None else error
         if name != "*" and name not in self.calls.known:
             close = difflib.get_close_matches(name, self.calls.known, 3, 0.5)
             raise InvalidArgument(

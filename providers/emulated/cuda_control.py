@@ -21,11 +21,20 @@ class EmulatedCuda(EmulatedDriver):
     """
 
     title = "CUDA"
+    out_of_memory = 2  #: CUDA_ERROR_OUT_OF_MEMORY
 
     def __init__(self, path: Path, settings: str) -> None:
         super().__init__(path, settings, ctypes.RTLD_GLOBAL)
         self._driver.umfpyEmuIllegalAccesses.restype = ctypes.c_uint64
         self._driver.umfpyEmuIllegalAccesses.argtypes = []
+
+    @classmethod
+    def find(cls, force: bool) -> Path:
+        """Return where the library is, if this process and this machine are free for it."""
+        path = _library.cuda_library()
+        _library.refuse_beside_real_gpu(force)
+        _library.refuse_beside_real_driver(path)
+        return path
 
     @property
     def illegal_accesses(self) -> int:
@@ -35,29 +44,6 @@ class EmulatedCuda(EmulatedDriver):
         the count to 0.
         """
         return int(self._driver.umfpyEmuIllegalAccesses())
-
-    def fail(self, name: str, nth: int = 1, error: int = 2, *, times: int = 1) -> None:
-        """Let the `nth` call from now of function `name` answer `error`, without doing anything.
-
-        Parameters
-        ----------
-        name
-            Exported name, such as ``"cuMemAlloc_v2"``; ``"*"`` counts the calls of all functions.
-        nth
-            1 is the next call.
-        error
-            A ``CUresult``; 2 is ``CUDA_ERROR_OUT_OF_MEMORY``.
-        times
-            How many calls in a row fail.
-
-        Raises
-        ------
-        InvalidArgument
-            The driver has no such function, or a number makes no sense.
-        CapacityExceeded
-            64 faults are waiting already.
-        """
-        super().fail(name, nth, error, times=times)
 
     def preload_environment(self, base: dict[str, str] | None = None) -> dict[str, str]:
         """Return an environment in which a new process runs on the same emulated driver."""

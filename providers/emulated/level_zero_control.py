@@ -8,9 +8,6 @@ from pathlib import Path
 from umfpy.providers.emulated import level_zero_library as _library
 from umfpy.providers.emulated.control import EmulatedDriver
 
-#: ``ZE_RESULT_ERROR_OUT_OF_DEVICE_MEMORY``
-OUT_OF_DEVICE_MEMORY = 0x70000003
-
 
 class EmulatedLevelZero(EmulatedDriver):
     """The emulated Level Zero driver of this process, as `umfpy.emulate` returns it.
@@ -25,6 +22,7 @@ class EmulatedLevelZero(EmulatedDriver):
     """
 
     title = "Level Zero"
+    out_of_memory = 0x70000003  #: ZE_RESULT_ERROR_OUT_OF_DEVICE_MEMORY
 
     def __init__(self, path: Path, settings: str) -> None:
         _library.announce(path, settings)
@@ -33,30 +31,13 @@ class EmulatedLevelZero(EmulatedDriver):
         self._driver.umfpyEmuResidency.restype = ctypes.c_uint64
         self._driver.umfpyEmuResidency.argtypes = [ctypes.c_uint64, ctypes.c_uint]
 
-    def fail(
-        self, name: str, nth: int = 1, error: int = OUT_OF_DEVICE_MEMORY, *, times: int = 1
-    ) -> None:
-        """Let the `nth` call from now of function `name` answer `error`, without doing anything.
-
-        Parameters
-        ----------
-        name
-            Exported name, such as ``"zeMemAllocDevice"``; ``"*"`` counts the calls of every one.
-        nth
-            1 is the next call.
-        error
-            A ``ze_result_t``; by default ``ZE_RESULT_ERROR_OUT_OF_DEVICE_MEMORY``.
-        times
-            How many calls in a row fail.
-
-        Raises
-        ------
-        InvalidArgument
-            The driver has no such function, or a number makes no sense.
-        CapacityExceeded
-            64 faults are waiting already.
-        """
-        super().fail(name, nth, error, times=times)
+    @classmethod
+    def find(cls, force: bool) -> Path:
+        """Return where the library is, if this process and this machine are free for it."""
+        path = _library.driver_library()
+        _library.refuse_beside_real_gpu(force)
+        _library.refuse_beside_real_driver()
+        return path
 
     def residency(self, ptr: int) -> dict[int, int]:
         """Return where the allocation that holds `ptr` was made resident: device to count.

@@ -11,16 +11,22 @@ from __future__ import annotations
 
 import ctypes
 import os
-import sysconfig
 from pathlib import Path
 
 from umfpy.errors import DriverUnavailable, InvalidArgument
+from umfpy.providers.emulated.process import (
+    HERE,
+    device_settings,
+    find_library,
+    loaded_libraries,
+    preloaded,
+)
 
 LOADER = "libze_loader.so.1"
 SETTINGS_VARIABLE = "UMFPY_EMULATE_LEVEL_ZERO"
 DRIVERS_VARIABLE = "ZE_ENABLE_ALT_DRIVERS"
 
-_HERE = Path(__file__).resolve().parent
+_HERE = HERE
 _INTEL = "0x8086"
 
 #: Kept loaded: the loader must stay the first of its name.
@@ -35,14 +41,18 @@ def driver_library() -> Path:
     DriverUnavailable
         It was not built with this installation.
     """
-    suffix = sysconfig.get_config_var("EXT_SUFFIX") or ".so"
-    path = _HERE / f"_libze_emulated{suffix}"
-    if not path.exists():
-        raise DriverUnavailable(
-            f"the emulated Level Zero driver is not built: {path} is missing; it is built on Linux "
-            "only, with a C compiler: reinstall umfpy, or run `pip install -e .` in its sources"
-        )
-    return path
+    return find_library("_libze_emulated", "Level Zero", _HERE)
+
+
+def driver_settings(memory: int | str, devices: int, report: bool = False) -> str:
+    """Return the settings of a Level Zero driver, which may have no device at all.
+
+    Raises
+    ------
+    InvalidArgument
+        A value that no device could have.
+    """
+    return device_settings(memory, devices, report, least_devices=0)
 
 
 def refuse_beside_real_gpu(force: bool, cards: Path = Path("/sys/class/drm")) -> None:
@@ -60,12 +70,12 @@ def refuse_beside_real_gpu(force: bool, cards: Path = Path("/sys/class/drm")) ->
 
 def refuse_beside_real_driver() -> None:
     """Raise `DriverUnavailable` where a loader is set up for another driver already."""
-    for line in Path("/proc/self/maps").read_text().splitlines():
-        if "/libze_intel_gpu.so" in line:
+    for loaded in loaded_libraries():
+        if loaded.name.startswith("libze_intel_gpu.so"):
             raise DriverUnavailable(
-                "the real Level Zero driver is already loaded in this process "
-                f"({line.split(maxsplit=5)[5]}); call umfpy.emulate before anything initialises "
-                "Level Zero, or start the program with `umfpy emulate level_zero -- PROGRAM`"
+                f"the real Level Zero driver is already loaded in this process ({loaded}); call "
+                "umfpy.emulate before anything initialises Level Zero, or start the program with "
+                "`umfpy emulate level_zero -- PROGRAM`"
             )
 
 
@@ -112,6 +122,5 @@ def environment(
     made[DRIVERS_VARIABLE] = str(path)
     made[SETTINGS_VARIABLE] = settings
     if not loader:
-        others = [name for name in made.get("LD_PRELOAD", "").split(":") if name != str(path)]
-        made["LD_PRELOAD"] = ":".join([str(path), *filter(None, others)])
+        made["LD_PRELOAD"] = preloaded(path, made)
     return made

@@ -191,7 +191,7 @@ def test_a_real_driver_in_the_process_is_not_shadowed(emu, monkeypatch, tmp_path
     from umfpy.providers.emulated import library
 
     real = tmp_path / "libcuda.so.1"
-    monkeypatch.setattr(library, "_loaded_libraries", lambda: {emu.library, real})
+    monkeypatch.setattr(library, "loaded_libraries", lambda: {emu.library, real})
     with pytest.raises(DriverUnavailable, match="already loaded"):
         library.refuse_beside_real_driver(emu.library)
 

@@ -112,6 +112,19 @@ def test_setting_up_anew(ze, z, emu):
     umfpy.emulate("level_zero", memory="1GiB", devices=2, force=True, children=False)
 
 
+def test_a_driver_without_devices(ze, z, emu):
+    umfpy.emulate("level_zero", devices=0, force=True, children=False)
+    assert (emu.devices, emu.memory) == (0, 0)
+    assert ze.all("zeDeviceGet", ze.handle) == []
+    assert ze.error("zeDeviceGetStatus", ze.devices[0]) == z.INVALID_ARGUMENT
+    out = ctypes.byref(z.Handle())
+    error = ze.error("zeMemAllocHost", ze.context, z.HostAllocDesc(), 64, 0, out)
+    assert error == 0
+    ze.free(ctypes.cast(out, ctypes.POINTER(z.Handle)).contents.value)
+    umfpy.emulate("level_zero", memory="1GiB", devices=2, force=True, children=False)
+    assert len(ze.all("zeDeviceGet", ze.handle)) == 2
+
+
 def test_a_devices_memory_can_change(ze, z, emu):
     emu.set_memory("8MiB", device=1)
     wanted, out = z.DeviceAllocDesc(), ctypes.byref(z.Handle())
@@ -125,7 +138,7 @@ def test_a_devices_memory_can_change(ze, z, emu):
 
 
 def test_settings_that_make_no_sense(emu):
-    for wrong in ({"memory": "1KiB"}, {"devices": 0}, {"devices": 17}):
+    for wrong in ({"memory": "1KiB"}, {"devices": -1}, {"devices": 17}):
         with pytest.raises(InvalidArgument):
             umfpy.emulate("level_zero", force=True, **wrong)
     with pytest.raises(NotSupported, match="cuda, level_zero"):

@@ -9,7 +9,8 @@ import null_driver
 import pytest
 
 from umfpy.errors import DriverUnavailable
-from umfpy.providers.level_zero import library
+from umfpy.providers.emulated import emulate
+from umfpy.providers.level_zero import LevelZeroProvider, LevelZeroVmmProvider, library
 
 ASK = """
 import umfpy
@@ -74,6 +75,16 @@ def test_an_attempt_that_failed_fails_again_in_the_same_words(run_python):
     answers = run_python(ASK + ASK, env=environment(ZE_ENABLE_ALT_DRIVERS="/nowhere/driver.so"))
     first, second = answers.splitlines()
     assert first == second
+
+
+def test_a_driver_without_devices(emu, run_python):
+    words = "has 1 driver but no device; look at ZE_AFFINITY_MASK"
+    emulate("level_zero", devices=0)
+    for provider in (LevelZeroProvider, LevelZeroVmmProvider):
+        with pytest.raises(DriverUnavailable, match=words):
+            provider()
+    program = "import umfpy\numfpy.emulate('level_zero', devices=0)\n" + ASK
+    assert words in run_python(program, env=environment())
 
 
 @needs_loader

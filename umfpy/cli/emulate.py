@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from functools import partial
 from typing import TypeVar
 
 import click
@@ -19,7 +20,7 @@ _NOT_EXECUTABLE, _NOT_FOUND = 126, 127
 _Function = TypeVar("_Function", bound=Callable[..., None])
 
 
-def _of_every_driver(function: _Function) -> _Function:
+def _of_every_driver(function: _Function, least_devices: int = 1) -> _Function:
     """Add the options and the argument that the commands of all drivers have."""
     for decorate in reversed(
         (
@@ -34,7 +35,7 @@ def _of_every_driver(function: _Function) -> _Function:
                 "--devices",
                 default=1,
                 show_default=True,
-                type=click.IntRange(1, 16),
+                type=click.IntRange(least_devices, 16),
                 help="How many devices there are.",
             ),
             click.option(
@@ -90,7 +91,7 @@ def cuda(
 
 
 @command.command(name="level_zero", context_settings=_PROGRAM)
-@_of_every_driver
+@partial(_of_every_driver, least_devices=0)
 def level_zero(
     memory: str, devices: int, report: bool, force: bool, program: tuple[str, ...]
 ) -> None:
@@ -103,7 +104,7 @@ def level_zero(
     umfpy emulate level_zero --memory 48GiB --devices 2 -- python app.py --its-own-option
     """
     try:
-        settings = library.device_settings(memory, devices, report)
+        settings = level_zero_library.driver_settings(memory, devices, report)
         path = level_zero_library.driver_library()
         level_zero_library.refuse_beside_real_gpu(force)
         loader = level_zero_library.load_loader()

@@ -67,7 +67,7 @@ struct emu_driver {
     const char *title;              /* in messages */
     const char *variable;           /* of the environment: the settings to start with */
     struct emu_settings *settings;  /* in force */
-    unsigned least_devices;         /* that a machine can have */
+    unsigned least_devices;         /* that a machine can have with it */
     int calls;                      /* how many functions there are */
     int kinds;                      /* of objects: the model's, then those of the driver alone */
     const char *(*call_name)(int);  /* of a function that there is */

@@ -33,10 +33,12 @@ static bool read_one(const char *name, size_t length, const char *value, const c
         return read_capability(value, end, settings);
     if (!read_number(value, end, &number))
         return false;
+    if (is_name(name, length, "devices") && number > EMU_DEVICES)
+        return false;
     if (is_name(name, length, "memory"))
         settings->memory = number;
     else if (is_name(name, length, "devices"))
-        settings->devices = number <= EMU_DEVICES ? (unsigned)number : 0;
+        settings->devices = (unsigned)number;
     else if (is_name(name, length, "report"))
         settings->report = number != 0;
     else
@@ -53,7 +55,7 @@ bool emu_settings_read(const char *text, struct emu_settings *settings) {
             return false;
         text = *end ? end + 1 : end;
     }
-    if (!read.devices || read.memory < EMU_GRANULE || read.memory > (1ull << 44))
+    if (read.memory < EMU_GRANULE || read.memory > (1ull << 44))
         return false;
     *settings = read;
     return true;

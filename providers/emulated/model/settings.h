@@ -1,7 +1,7 @@
 /* What a driver is to emulate, as one line of text: "memory=17179869184;devices=2;report=1".
  *
  *   memory       bytes of each device                          (16 GiB)
- *   devices      how many, 1 to 16                             (1)
+ *   devices      how many, up to 16                            (1)
  *   capability   compute capability, major.minor               (9.0)
  *   report       1: say at exit what leaked and what was called (0)
  *
