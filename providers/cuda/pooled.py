@@ -213,8 +213,9 @@ class CudaAsyncProvider(CudaDeviceProvider):
         """
         self._check_ipc()
         with self._pieces.changed(ptr, size) as piece:
-            pointer = pointer_bytes(self._driver.call("cuMemPoolExportPointer", piece.origin))
             pool_fd, uuid = self._pool.descriptor(), self.ipc_scope()
+            # Last, because the driver has no call that takes it back.
+            pointer = pointer_bytes(self._driver.call("cuMemPoolExportPointer", piece.origin))
             offset = ptr - piece.origin
 
             def make(exporter: Exporter) -> bytes:

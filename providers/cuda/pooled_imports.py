@@ -7,7 +7,7 @@ from collections import Counter
 from dataclasses import dataclass
 from functools import partial
 
-from umfpy.errors import DriverError, InvalidArgument, IpcError
+from umfpy.errors import DriverError, InvalidArgument, IpcError, UmfpyError
 from umfpy.providers.cuda.driver import CudaDriver
 from umfpy.providers.cuda.pooled_driver import DriverPool, posix_descriptor
 from umfpy.providers.cuda.pooled_ipc import PooledPayload, pointer_from_bytes
@@ -59,9 +59,11 @@ class PooledImports:
                 pointer = pointer_from_bytes(self._driver.bindings, payload.pointer)
                 what = imported.pool.handle, pointer
                 base = int(self._driver.call("cuMemPoolImportPointer", *what))
-            except DriverError as error:
+            except UmfpyError as error:
                 self._leave(payload.pool_id)
-                raise _refused(error) from error
+                if isinstance(error, DriverError):
+                    raise _refused(error) from error
+                raise
             key = base + payload.offset, payload.size
             imported.opens += 1
             self._open[key] = base, payload.pool_id

@@ -5,13 +5,14 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from umfpy.errors import InvalidArgument, NotSupported, OutOfMemoryError
 from umfpy.provider import Capability, Location
 from umfpy.providers.cuda.vmm_addresses import AddressSpace
 from umfpy.providers.cuda.vmm_backing import Backing
-from umfpy.providers.cuda.vmm_base import CudaDeviceProvider
+from umfpy.providers.cuda.vmm_base import CudaDeviceProvider, wait_for
 from umfpy.providers.cuda.vmm_chunks import ChunkInfo, chunk_unit
 from umfpy.providers.cuda.vmm_exchange import Exchange
 from umfpy.providers.cuda.vmm_handles import Handles
@@ -110,6 +111,7 @@ class CudaVmmProvider(CudaDeviceProvider):
         rdma = device_has(driver, self._handle, "GPU_DIRECT_RDMA_WITH_CUDA_VMM_SUPPORTED")
         prop = physical_properties(driver, device, shareable=self._shareable, rdma=rdma)
         least = granularity(driver, prop, "MINIMUM")
+        self._alignment = least
         self._chunk_size = check_chunk_size(chunk_size, least)
         self._unit = self._chunk_size or least
         self._recommended = max(self._unit, granularity(driver, prop, "RECOMMENDED"))
@@ -117,7 +119,7 @@ class CudaVmmProvider(CudaDeviceProvider):
             self.capabilities = type(self).capabilities & ~Capability.IPC
         total = int(driver.call("cuDeviceTotalMem", self._handle))
         span = total * _SPANS if reserve is None else parse_size(reserve)
-        space = AddressSpace(driver, self._unit, span)
+        space = AddressSpace(driver, least, span)
         self._later = later
         self._handles = Handles(driver, prop, total // _KEPT_PART)
         devices = [device, *(peer for peer in self._peers if peer != device)]
@@ -129,7 +131,8 @@ class CudaVmmProvider(CudaDeviceProvider):
             later,
             unit=self._unit,
             chunk_size=self._chunk_size,
-            wait=self.synchronize,
+            # Not a method of its own: a provider that is dropped must go at once.
+            wait=partial(wait_for, driver, self._context),
         )
         self._closing.holdings.append(self._exchange.imports)
         self._closing.before(later.settle, self._handles.trim, space.trim)
@@ -454,7 +457,7 @@ class CudaVmmProvider(CudaDeviceProvider):
         try:
             with self._pieces.coming():
                 self._check_open()
-                ptr = take(self._length(size), max(alignment, self._unit))
+                ptr = take(self._length(size), max(alignment, self._alignment))
                 origin = self._backing.reservation(ptr) * _RESERVATION + ptr
                 self._pieces.add(ptr, Piece(size, origin, usable))
         except OutOfMemoryError as error:

@@ -20,7 +20,8 @@ class AddressSpace:
     Parameters
     ----------
     granularity
-        Unit of all ranges in bytes, a power of two.
+        What the driver aligns reservations to by itself, and the unit of all ranges; a power of
+        two.
     span
         Bytes to reserve at once; more where a range needs more.
     """
@@ -56,7 +57,6 @@ class AddressSpace:
             hole = self._largest_hole()
             start = None if hole is None else self._place(hole, size, alignment)
             if hole is None or start is None:
-                # The driver aligns to the granularity by itself.
                 extra = alignment if alignment > self._granularity else 0
                 hole = self._reserve(round_up(size + extra, self._granularity))
                 start = round_up(hole, alignment)

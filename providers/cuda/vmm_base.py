@@ -60,8 +60,7 @@ class CudaDeviceProvider(Provider):
 
     def synchronize(self) -> None:
         """Wait for all work of the primary context: cuCtxSynchronize."""
-        with self._context:
-            self._driver.call("cuCtxSynchronize")
+        wait_for(self._driver, self._context)
 
     def ipc_scope(self) -> str:
         """Return the device's UUID in hexadecimal: cuDeviceGetUuid."""
@@ -110,8 +109,13 @@ class CudaDeviceProvider(Provider):
         self._closing()
 
     def _close_if_unused(self) -> None:
+        """Let go of the driver after the last piece; the call that gave that back is done.
+
+        If the driver refuses, `close` can be called again.
+        """
         if self._closed:
-            self._closing()
+            with contextlib.suppress(DriverError, OutOfMemoryError):
+                self._closing()
 
     def _check_open(self) -> None:
         if self._closed:
@@ -128,6 +132,12 @@ class CudaDeviceProvider(Provider):
             free, total = self.memory_info()
             text += f"; CUDA device {self.device} has {free} of {total} bytes free"
         return OutOfMemoryError(text, requested=size, provider=self.name)
+
+
+def wait_for(driver: CudaDriver, context: PrimaryContext) -> None:
+    """Wait for all work of a context: cuCtxSynchronize."""
+    with context:
+        driver.call("cuCtxSynchronize")
 
 
 class Closing:

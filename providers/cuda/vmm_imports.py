@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from umfpy.errors import DriverError, InvalidArgument, IpcError
+from umfpy.errors import DriverError, InvalidArgument, IpcError, UmfpyError
 from umfpy.providers.cuda.driver import CudaDriver
 from umfpy.providers.cuda.vmm_ipc import VmmPayload
 from umfpy.providers.cuda.vmm_later import Later
@@ -104,7 +104,7 @@ class VmmImports:
             del self._open[ptr]
         try:
             mapping.unmap()
-        except DriverError:
+        except UmfpyError:
             with self._lock:
                 self._open[ptr] = mapping
             raise

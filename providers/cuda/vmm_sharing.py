@@ -82,12 +82,19 @@ class Exports:
         Raises
         ------
         OutOfMemoryError, DriverError
-            There is no room for the ticket, or no descriptor left: memfd_create(2).
+            There is no room for the ticket, or no descriptor left: memfd_create(2), open(2).
         """
         ticket = self._system.call("memfd_create", b"umfpy-export", MFD_CLOEXEC)
-        pid = os.getpid()
-        payload = make(Exporter(pid, start_time(pid), ticket))
-        os.pwrite(ticket, ticket_of(payload), 0)
+        try:
+            pid = os.getpid()
+            payload = make(Exporter(pid, start_time(pid), ticket))
+            os.pwrite(ticket, ticket_of(payload), 0)
+        except OSError as error:
+            os.close(ticket)
+            raise self._system.failed("open", error.errno or 0) from error
+        except BaseException:
+            os.close(ticket)
+            raise
         with self._lock:
             self._live[payload] = Export(ptr, size, ticket, fds, own)
         return payload

@@ -1,0 +1,122 @@
+"""Fixtures for virtual memory and driver pools, on emulated GPUs."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+
+import pytest
+from cuda.bindings import driver
+
+from umfpy.providers.cuda import CudaVmmProvider
+from umfpy.providers.cuda.driver import CudaDriver
+from umfpy.providers.emulated import EmulatedCuda, emulate
+
+#: CUDA_ERROR_OUT_OF_MEMORY, and CUDA_ERROR_UNKNOWN, which only faults made by tests answer.
+HARMLESS = {2, 999}
+
+
+@pytest.fixture
+def refused(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[tuple[str, int]]]:
+    """The calls that the driver refused; one that a test does not take off the list fails it.
+
+    Running out of memory, and the faults of tests themselves, are no refusals.
+    """
+    calls: list[tuple[str, int]] = []
+    original = CudaDriver._failed
+
+    def failed(self: CudaDriver, call: str, result: int) -> Exception:
+        if int(result) not in HARMLESS:
+            calls.append((call, int(result)))
+        return original(self, call, result)
+
+    monkeypatch.setattr(CudaDriver, "_failed", failed)
+    yield calls
+    assert not calls
+
+
+@pytest.fixture
+def emu(refused: list[tuple[str, int]]) -> Iterator[EmulatedCuda]:
+    """Two emulated GPUs of 4 GiB; a test that leaves something behind on them fails."""
+    emulated = emulate("cuda", memory="4GiB", devices=2)
+    before = emulated.leaks()
+    yield emulated
+    emulated.clear_faults()
+    assert emulated.leaks() == before
+
+
+@pytest.fixture
+def provider(emu: EmulatedCuda) -> Iterator[CudaVmmProvider]:
+    provider = CudaVmmProvider()
+    yield provider
+    assert provider.live_count() == 0
+    provider.close()
+
+
+@pytest.fixture
+def read() -> Callable[..., bytes]:
+    """What memory of a provider holds."""
+
+    def read(provider: CudaVmmProvider, ptr: int, size: int) -> bytes:
+        data = bytearray(size)
+        provider.copy(data, ptr, size)
+        return bytes(data)
+
+    return read
+
+
+@pytest.fixture
+def context_stack(emu: EmulatedCuda) -> Callable[[], list[int]]:
+    """Takes the thread's whole stack of contexts apart, and puts it together again."""
+
+    def stack() -> list[int]:
+        found = []
+        while True:
+            result, current = driver.cuCtxGetCurrent()
+            assert not result
+            if not int(current):
+                break
+            found.append(driver.cuCtxPopCurrent()[1])
+        for context in reversed(found):
+            assert not driver.cuCtxPushCurrent(context)[0]
+        return [int(context) for context in found]
+
+    assert not driver.cuInit(0)[0]
+    return stack
+
+
+@pytest.fixture(params=["none", "own and other"])
+def callers_contexts(
+    request: pytest.FixtureRequest, context_stack: Callable[[], list[int]]
+) -> Iterator[list[int]]:
+    """The contexts that the caller has current: none, or two, another device's on top."""
+    ordinals = {"none": [], "own and other": [0, 1]}[request.param]
+    for ordinal in ordinals:
+        context = driver.cuDevicePrimaryCtxRetain(ordinal)[1]
+        assert not driver.cuCtxPushCurrent(context)[0]
+    stack = context_stack()
+    yield stack
+    assert context_stack() == stack
+    for ordinal in ordinals:
+        driver.cuCtxPopCurrent()
+        driver.cuDevicePrimaryCtxRelease(ordinal)
+
+
+@pytest.fixture
+def run_python() -> Callable[..., str]:
+    """Run a program in a new interpreter and return what it prints."""
+
+    def run(program: str, *args: str, fds: tuple[int, ...] = ()) -> str:
+        done = subprocess.run(
+            [sys.executable, "-W", "error", "-c", program, *args],
+            capture_output=True,
+            text=True,
+            timeout=60,
+            pass_fds=fds,
+            check=False,
+        )
+        assert done.returncode == 0, done.stderr
+        return done.stdout.strip()
+
+    return run

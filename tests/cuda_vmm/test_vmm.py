@@ -1,0 +1,432 @@
+"""CudaVmmProvider: chunks that come, go, move and grow."""
+
+from __future__ import annotations
+
+import itertools
+
+import pytest
+from cuda.bindings import driver
+
+import umfpy
+from umfpy.errors import (
+    DriverError,
+    DriverUnavailable,
+    InvalidArgument,
+    NotSupported,
+    OutOfMemoryError,
+)
+from umfpy.provider import Capability
+from umfpy.providers.cuda import CudaProvider, CudaVmmProvider
+from umfpy.providers.cuda.driver import CudaDriver
+from umfpy.providers.cuda.vmm_chunks import chunk_unit, layout
+
+MIB = 1 << 20
+UNIT = 2 * MIB
+UNKNOWN = 999
+
+
+def mapped(provider):
+    return provider.reserved_bytes - provider.kept_bytes
+
+
+@pytest.mark.parametrize("size", [1, 3, 4, 7, 8, 15, 100, 511, 512, 5000])
+def test_layout_fills_exactly_with_few_chunks(size):
+    sizes = list(layout(size * UNIT, chunk_unit(size * UNIT, UNIT), UNIT))
+    assert sum(sizes) == size * UNIT
+    assert sizes == sorted(sizes, reverse=True)
+    assert len(sizes) <= 16 + size * UNIT // (1 << 30)
+    assert all(one >= UNIT and one & (one - 1) == 0 for one in sizes)
+
+
+def test_units(provider):
+    assert provider.granularity() == provider.granularity(1 << 30) == UNIT
+    assert provider.recommended_granularity() == UNIT
+    assert provider.recommended_granularity(1 << 30) == 256 * MIB
+    assert Capability.FRESH_ZERO not in provider.capabilities
+
+
+def test_calls_of_an_allocation(provider, emu):
+    emu.reset_calls()
+    ptr = provider.alloc(100 * MIB)
+    sizes = [chunk.size for chunk in provider.chunks(ptr, 100 * MIB)]
+    assert sizes == [16 * MIB] * 6 + [4 * MIB]
+    assert emu.calls["cuMemCreate"] == emu.calls["cuMemMap"] == 7
+    assert emu.calls["cuMemSetAccess"] == emu.calls["cuMemAddressReserve"] == 1
+    provider.free(ptr, 100 * MIB)
+    assert emu.calls["cuMemUnmap"] == 1
+
+
+def test_what_is_kept_serves_again_and_is_bounded(provider, emu):
+    ptr = provider.alloc(32 * MIB)
+    provider.free(ptr, 32 * MIB)
+    assert provider.reserved_bytes == provider.kept_bytes == 32 * MIB
+    emu.reset_calls()
+    ptr = provider.alloc(32 * MIB)
+    assert emu.calls["cuMemCreate"] == provider.kept_bytes == 0
+    provider.free(ptr, 32 * MIB)
+    large = provider.alloc(1 << 30)
+    provider.free(large, 1 << 30)
+    assert provider.kept_bytes <= (4 << 30) // 64
+    assert provider.trim("16MiB") > 0
+    assert provider.reserved_bytes <= 16 * MIB
+    provider.trim()
+    assert provider.reserved_bytes == 0
+    assert "handles" not in emu.live()
+
+
+def test_what_is_kept_goes_before_memory_runs_out(provider, emu):
+    ptrs = [provider.alloc(8 * MIB) for _ in range(7)]
+    for ptr in ptrs:
+        provider.free(ptr, 8 * MIB)
+    assert provider.kept_bytes == 56 * MIB
+    everything = provider.alloc(4 << 30)
+    assert provider.reserved_bytes == 4 << 30
+    with pytest.raises(OutOfMemoryError, match=f"0 of {4 << 30} bytes free") as caught:
+        provider.alloc(UNIT)
+    assert (caught.value.requested, caught.value.provider) == (UNIT, "cuda_vmm")
+    provider.free(everything, 4 << 30)
+
+
+def test_a_fixed_chunk_size(emu):
+    with pytest.raises(InvalidArgument, match="power of two"):
+        CudaVmmProvider(chunk_size="6MiB")
+    with pytest.raises(InvalidArgument, match="at least"):
+        CudaVmmProvider(chunk_size="1MiB")
+    provider = CudaVmmProvider(chunk_size="8MiB")
+    assert provider.granularity(1) == provider.recommended_granularity() == 8 * MIB
+    ptr = provider.alloc(17 * MIB)
+    assert [chunk.size for chunk in provider.chunks(ptr, 17 * MIB)] == [8 * MIB] * 3
+    provider.free(ptr, 17 * MIB)
+    provider.close()
+
+
+def test_a_cut_lies_between_chunks_and_the_refusal_says_where_they_are(provider):
+    size = 64 * MIB
+    ptr = provider.alloc(size)
+    for first in (UNIT, 15 * MIB, 18 * MIB):
+        with pytest.raises(InvalidArgument, match="inside a chunk of 16777216 bytes") as caught:
+            provider.split(ptr, size, first)
+        assert f"{ptr + first // (16 * MIB) * (16 * MIB):#x}" in str(caught.value)
+    with pytest.raises(InvalidArgument, match="boundaries"):
+        provider.chunks(ptr, 18 * MIB)
+    provider.split(ptr, size, 32 * MIB)
+    provider.free(ptr, 32 * MIB)
+    provider.free(ptr + 32 * MIB, 32 * MIB)
+
+
+def test_a_piece_keeps_its_neighbours_and_its_hole_gets_other_chunks(provider, read):
+    ptr = provider.alloc(12 * MIB)
+    provider.copy(ptr, b"x" * 12 * MIB, 12 * MIB)
+    provider.split(ptr, 12 * MIB, 4 * MIB)
+    provider.split(ptr + 4 * MIB, 8 * MIB, 4 * MIB)
+    before = mapped(provider)
+    provider.decommit(ptr + 4 * MIB, 4 * MIB)
+    assert mapped(provider) == before - 4 * MIB
+    assert provider.chunks(ptr + 4 * MIB, 4 * MIB) == []
+    for call in (provider.zero, lambda at, size: read(provider, at, size)):
+        with pytest.raises(InvalidArgument, match="commit them first"):
+            call(ptr + 4 * MIB, 16)
+    with pytest.raises(InvalidArgument, match="commit it first"):
+        provider.purge_force(ptr + 4 * MIB, 4 * MIB)
+    # What is decommitted is cut anywhere, and backed in parts.
+    provider.split(ptr + 4 * MIB, 4 * MIB, UNIT)
+    provider.commit(ptr + 4 * MIB, UNIT)
+    provider.commit(ptr + 6 * MIB, UNIT)
+    provider.merge(ptr + 4 * MIB, ptr + 6 * MIB, 4 * MIB)
+    provider.merge(ptr, ptr + 4 * MIB, 8 * MIB)
+    provider.merge(ptr, ptr + 8 * MIB, 12 * MIB)
+    expected = b"x" * 4 * MIB + bytes(4 * MIB) + b"x" * 4 * MIB
+    assert read(provider, ptr, 12 * MIB) == expected
+    provider.free(ptr, 12 * MIB)
+
+
+def test_commit_brings_zeros_also_out_of_memory_that_was_kept(provider, read):
+    ptr = provider.alloc(4 * MIB)
+    provider.copy(ptr, b"x" * 4 * MIB, 4 * MIB)
+    provider.decommit(ptr, 4 * MIB)
+    assert provider.kept_bytes == 4 * MIB
+    provider.commit(ptr, 4 * MIB)
+    assert provider.kept_bytes == 0
+    assert read(provider, ptr, 4 * MIB) == bytes(4 * MIB)
+    provider.copy(ptr, b"kept", 4)
+    provider.commit(ptr, 4 * MIB)
+    assert read(provider, ptr, 4) == b"kept"
+    provider.free(ptr, 4 * MIB)
+
+
+def test_a_mixed_piece_gets_back_what_each_part_had(provider, emu, read):
+    ptr = provider.alloc(3 * UNIT)
+    provider.copy(ptr, b"x" * 3 * UNIT, 3 * UNIT)
+    provider.split(ptr, 3 * UNIT, UNIT)
+    provider.split(ptr + UNIT, 2 * UNIT, UNIT)
+    provider.dalloc(ptr, UNIT)
+    provider.decommit(ptr + UNIT, UNIT)
+    provider.dalloc(ptr + 2 * UNIT, UNIT)
+    provider.merge(ptr, ptr + UNIT, 2 * UNIT)
+    provider.merge(ptr, ptr + 2 * UNIT, 3 * UNIT)
+    emu.reset_calls()
+    provider.commit(ptr, 3 * UNIT)
+    assert emu.calls["cuMemSetAccess"] == 1
+    assert read(provider, ptr, 3 * UNIT) == b"x" * UNIT + bytes(UNIT) + b"x" * UNIT
+    provider.free(ptr, 3 * UNIT)
+
+
+def test_the_driver_knows_what_is_inaccessible(provider, emu, refused):
+    ptr = provider.alloc(UNIT)
+    provider.dalloc(ptr, UNIT)
+    assert mapped(provider) == UNIT
+    with pytest.raises(DriverError):
+        super(CudaVmmProvider, provider).zero(ptr, 16)
+    assert refused.pop()[0] == "cuMemsetD8"
+    provider.free(ptr, UNIT)
+
+
+def test_reserved_addresses_are_backed_part_by_part(provider):
+    ptr = provider.reserve(64 * MIB, 32 * MIB)
+    assert ptr % (32 * MIB) == 0
+    assert provider.reserved_bytes == 0
+    assert provider.properties(ptr)["committed"] is False
+    provider.split(ptr, 64 * MIB, 10 * MIB)
+    provider.commit(ptr, 10 * MIB)
+    assert mapped(provider) == 10 * MIB
+    provider.free(ptr + 10 * MIB, 54 * MIB)
+    provider.free(ptr, 10 * MIB)
+
+
+def test_growth_in_place_never_holds_two_copies(provider, emu):
+    size = 8 * MIB
+    ptr = provider.alloc(size)
+    provider.copy(ptr, b"first", 5)
+    while size < 2 << 30:
+        assert provider.extend(ptr, size, size // 2)
+        size += size // 2
+        assert size <= mapped(provider) < size + UNIT
+    seen = bytearray(5)
+    provider.copy(seen, ptr, 5)
+    assert seen == b"first"
+    provider.zero(ptr + size - 16, 16)
+    provider.free(ptr, size)
+
+
+def test_extend(provider):
+    ptr = provider.alloc(100)
+    assert provider.extend(ptr, 100, UNIT - 100)
+    assert provider.chunks(ptr, UNIT) == provider.chunks(ptr, 1)
+    assert provider.extend(ptr, UNIT, 1)
+    assert len(provider.chunks(ptr, UNIT + 1)) == 2
+    provider.split(ptr, UNIT + 1, UNIT)
+    assert not provider.extend(ptr, UNIT, UNIT)
+    provider.dalloc(ptr, UNIT)
+    with pytest.raises(InvalidArgument, match="commit it first"):
+        provider.extend(ptr, UNIT, UNIT)
+    for more in (0, -1):
+        with pytest.raises(InvalidArgument):
+            provider.extend(ptr + UNIT, 1, more)
+    with pytest.raises(InvalidArgument):
+        provider.extend(ptr + UNIT, 2, UNIT)
+    with pytest.raises(OutOfMemoryError) as caught:
+        provider.extend(ptr + UNIT, 1, 5 << 30)
+    assert caught.value.requested == 5 << 30
+    provider.free(ptr, UNIT)
+    provider.free(ptr + UNIT, 1)
+
+
+def test_free_memory_goes_where_it_is_needed_and_no_live_byte_moves(provider, emu, read):
+    """Every second of many is free; together they become one large piece."""
+    ptrs = [provider.alloc(4 * MIB) for _ in range(16)]
+    for ptr in ptrs:
+        provider.copy(ptr, ptr.to_bytes(8, "little"), 8)
+    everything = mapped(provider)
+    target = provider.reserve(32 * MIB)
+    emu.reset_calls()
+    provider.remap([(ptr, 4 * MIB) for ptr in ptrs[::2]], target, 32 * MIB)
+    assert mapped(provider) == everything
+    assert emu.calls["cuMemCreate"] == emu.calls["cuMemRelease"] == 0
+    assert emu.calls["cuMemSetAccess"] == 1
+    assert provider.properties(ptrs[0])["committed"] is False
+    provider.copy(target, b"x" * 32 * MIB, 32 * MIB)
+    for ptr in ptrs[1::2]:
+        assert read(provider, ptr, 8) == ptr.to_bytes(8, "little")
+    provider.free(target, 32 * MIB)
+    provider.commit(ptrs[0], 4 * MIB)
+    for ptr in ptrs:
+        provider.free(ptr, 4 * MIB)
+
+
+def test_remap_takes_what_nobody_may_access_too(provider, read):
+    ptr = provider.alloc(4 * MIB)
+    provider.dalloc(ptr, 4 * MIB)
+    target = provider.reserve(4 * MIB)
+    provider.remap([(ptr, 4 * MIB)], target, 4 * MIB)
+    provider.zero(target, 4 * MIB)
+    provider.free(ptr, 4 * MIB)
+    provider.free(target, 4 * MIB)
+
+
+def test_remap_refusals_change_nothing(provider, read):
+    ptr, other = provider.alloc(4 * MIB), provider.alloc(UNIT)
+    provider.copy(ptr, b"kept", 4)
+    target = provider.reserve(4 * MIB)
+    small = provider.reserve(UNIT)
+    for sources, to, size in (
+        ([(ptr, UNIT)], target, 4 * MIB),
+        ([(ptr, 4 * MIB)], target, UNIT),
+        ([(ptr, 4 * MIB)], small, UNIT),
+        ([(ptr, 4 * MIB), (ptr, 4 * MIB)], target, 4 * MIB),
+        ([(ptr, 4 * MIB)], other, UNIT),
+        ([(ptr, 4 * MIB)], ptr, 4 * MIB),
+        ([(other, UNIT)], other, UNIT),
+    ):
+        with pytest.raises(InvalidArgument):
+            provider.remap(sources, to, size)
+    provider.dalloc(other, UNIT)
+    provider.split(ptr, 4 * MIB, UNIT)
+    with pytest.raises(InvalidArgument, match="memory at"):
+        provider.remap([(ptr, UNIT)], other, UNIT)
+    provider.merge(ptr, ptr + UNIT, 4 * MIB)
+    provider.ipc_release(provider.ipc_export(ptr, 4 * MIB))
+    with pytest.raises(InvalidArgument, match="was exported"):
+        provider.remap([(ptr, 4 * MIB)], target, 4 * MIB)
+    assert read(provider, ptr, 4) == b"kept"
+    assert provider.chunks(ptr, 4 * MIB)[0].exported
+    for at, size in ((ptr, 4 * MIB), (other, UNIT), (target, 4 * MIB), (small, UNIT)):
+        provider.free(at, size)
+
+
+def test_pieces_of_two_reservations_are_not_merged(emu):
+    provider = CudaVmmProvider(reserve=UNIT)
+    ptrs = sorted(provider.alloc(UNIT) for _ in range(8))
+    touching = [(low, high) for low, high in itertools.pairwise(ptrs) if high - low == UNIT]
+    for low, high in touching:
+        with pytest.raises(InvalidArgument, match="different allocations"):
+            provider.merge(low, high, 2 * UNIT)
+    for ptr in ptrs:
+        provider.free(ptr, UNIT)
+    provider.close()
+
+
+def test_peers_get_access(emu, refused):
+    provider = CudaVmmProvider(0, peers=[1, 1, 0])
+    ptr = provider.alloc(UNIT)
+    other = CudaProvider(1)
+    other.copy(ptr, b"peer", 4)
+    seen = bytearray(4)
+    provider.copy(seen, ptr, 4)
+    assert seen == b"peer"
+    assert emu.calls["cuMemSetAccess"] == 1
+    provider.free(ptr, UNIT)
+    provider.close()
+    other.close()
+    with pytest.raises(InvalidArgument, match="no CUDA device 7"):
+        CudaVmmProvider(0, peers=[7])
+
+
+def test_a_device_that_cannot(emu, monkeypatch):
+    original = CudaDriver.call
+    lacks = driver.CUdevice_attribute
+
+    def without(*missing):
+        def call(self, name, *args):
+            if name == "cuDeviceGetAttribute" and args[0] in missing:
+                return 0
+            if name == "cuDeviceCanAccessPeer":
+                return 0
+            return original(self, name, *args)
+
+        monkeypatch.setattr(CudaDriver, "call", call)
+
+    without(lacks.CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED)
+    with pytest.raises(NotSupported, match="no virtual memory management"):
+        CudaVmmProvider()
+    without()
+    with pytest.raises(NotSupported, match="cannot reach"):
+        CudaVmmProvider(0, peers=[1])
+    without(lacks.CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED)
+    provider = CudaVmmProvider()
+    assert Capability.IPC not in provider.capabilities
+    ptr = provider.alloc(UNIT)
+    with pytest.raises(NotSupported, match="file descriptors"):
+        provider.ipc_export(ptr, UNIT)
+    provider.free(ptr, UNIT)
+    provider.close()
+
+
+def test_the_device_is_waited_for_before_memory_goes(provider, emu):
+    ptr = provider.alloc(UNIT)
+    target = provider.reserve(UNIT)
+    for step in (
+        lambda: provider.dalloc(ptr, UNIT),
+        lambda: provider.remap([(ptr, UNIT)], target, UNIT),
+        lambda: provider.decommit(target, UNIT),
+        lambda: provider.free(provider.alloc(UNIT), UNIT),
+    ):
+        emu.reset_calls()
+        step()
+        assert emu.calls["cuCtxSynchronize"] == 1
+    provider.free(ptr, UNIT)
+    provider.free(target, UNIT)
+
+
+def test_close_waits_for_live_memory_and_can_be_tried_again(emu):
+    provider = CudaVmmProvider()
+    ptr = provider.alloc(UNIT)
+    provider.close()
+    with pytest.raises(InvalidArgument, match="closed"):
+        provider.alloc(UNIT)
+    provider.zero(ptr, UNIT)
+    emu.fail("cuMemRelease", error=UNKNOWN)
+    provider.free(ptr, UNIT)
+    assert provider.live_count() == 0
+    assert "handles" in emu.leaks()
+    emu.fail("cuMemAddressFree", error=UNKNOWN)
+    with pytest.raises(DriverError, match="cuMemAddressFree"):
+        provider.close()
+    provider.close()
+
+
+def test_a_child_that_was_forked_is_told(run_python):
+    program = """
+import os, umfpy
+emu = umfpy.emulate("cuda", memory="1GiB")
+provider = umfpy.CudaVmmProvider()
+pooled = umfpy.CudaAsyncProvider()
+at, other = provider.alloc(4096), pooled.alloc(4096)
+read, write = os.pipe()
+if not os.fork():
+    for call in (lambda: provider.alloc(1), lambda: provider.free(at, 4096),
+                 lambda: pooled.alloc(1), lambda: pooled.free(other, 4096)):
+        try:
+            call()
+        except umfpy.DriverUnavailable as error:
+            os.write(write, b"told " if "forked" in str(error) else b"?")
+    del provider, pooled
+    os._exit(0)
+os.wait()
+provider.free(at, 4096)
+pooled.free(other, 4096)
+provider.close(), pooled.close()
+print(os.read(read, 100).decode(), emu.leaks())
+"""
+    assert run_python(program) == "told told told told  {}"
+
+
+def test_a_provider_that_is_dropped_lets_everything_go(emu):
+    provider = CudaVmmProvider()
+    provider.free(provider.alloc(8 * MIB), 8 * MIB)
+    del provider
+
+
+def test_a_pool_on_it(emu):
+    provider = CudaVmmProvider()
+    with umfpy.Pool(provider) as pool:
+        blocks = [pool.allocate(3 * MIB) for _ in range(50)]
+        del blocks
+        pool.trim()
+        assert pool.stats().reserved_bytes == 0
+    assert provider.live_count() == 0
+    provider.close()
+
+
+def test_the_face():
+    assert umfpy.CudaVmmProvider is CudaVmmProvider
+    assert issubclass(DriverUnavailable, umfpy.UmfpyError)
