@@ -1,46 +1,30 @@
 from __future__ import annotations
 
-import importlib.util
-import os
-import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from subprocess import CompletedProcess
 from typing import Any
 
 import pytest
 
-import umfpy
+from tests.emulated import support
+from tests.emulation_support import emulated, plain_environment, run_code
+from tests.emulation_support.peer import Peer
 from umfpy.providers.emulated import EmulatedCuda
 
-_HERE = Path(__file__).parent
-
-
-def _load_support() -> Any:
-    spec = importlib.util.spec_from_file_location("emulated_support", _HERE / "support.py")
-    assert spec
-    assert spec.loader
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-_support = _load_support()
+_SUPPORT = Path(support.__file__)
 
 
 @pytest.fixture
 def emu() -> Iterator[EmulatedCuda]:
     """Two devices of 1 GiB; what a test leaves behind fails it."""
-    emulated = umfpy.emulate("cuda", memory="1GiB", devices=2, children=False, force=True)
-    yield emulated
-    emulated.clear_faults()
-    assert emulated.leaks() == {}
+    yield from emulated("cuda")
 
 
 @pytest.fixture
 def cu(emu: EmulatedCuda) -> Iterator[Any]:
     """Calls, with the primary context of device 0 current and the thread's stack as it was."""
-    cuda = _support.Cuda()
+    cuda = support.Cuda()
     cuda("cuInit", 0)
     context = cuda("cuDevicePrimaryCtxRetain", 0)
     cuda("cuCtxPushCurrent", context)
@@ -55,36 +39,26 @@ def cu(emu: EmulatedCuda) -> Iterator[Any]:
 
 
 @pytest.fixture
-def peer(emu: EmulatedCuda) -> Iterator[Any]:
+def peer(emu: EmulatedCuda) -> Iterator[Peer]:
     """A second process, with its own context current."""
-    other = _support.Peer(emu.preload_environment())
+    other = Peer(_SUPPORT, emu.preload_environment())
     other("cu.begin()\n0")
     yield other
     other.close()
 
 
-Runner = Callable[..., "subprocess.CompletedProcess[str]"]
+Runner = Callable[..., "CompletedProcess[str]"]
 
 
 @pytest.fixture
 def run(emu: EmulatedCuda) -> Runner:
     """Run Python code in a fresh process on the emulated driver, with ``cu`` begun."""
 
-    def runner(code: str, preload: bool = True, **environment: str) -> Any:
-        base = {
-            k: v for k, v in os.environ.items() if k not in ("LD_PRELOAD", "UMFPY_EMULATE_CUDA")
-        }
+    def runner(code: str, preload: bool = True, **environment: str) -> CompletedProcess[str]:
+        base = plain_environment()
         if preload:
             base = emu.preload_environment(base)
             code = f"from support import Cuda\ncu = Cuda()\ncu.begin()\n{code}"
-        base.update(environment)
-        return subprocess.run(
-            [sys.executable, "-c", code],
-            env=base,
-            cwd=_HERE,
-            capture_output=True,
-            text=True,
-            timeout=120,
-        )
+        return run_code(code, {**base, **environment}, _SUPPORT.parent)
 
     return runner

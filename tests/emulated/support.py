@@ -1,14 +1,9 @@
-"""Calls through the unmodified bindings, and a second process to make them in."""
+"""Calls through the unmodified bindings."""
 
 from __future__ import annotations
 
 import ctypes
-import json
 import os
-import socket
-import subprocess
-import sys
-import traceback
 from typing import Any
 
 
@@ -104,68 +99,6 @@ class Cuda:
         return context
 
 
-class Peer:
-    """A second process that runs code for us, with ``cu`` at hand.
-
-    ``peer("cu.read(address, 3)", address=5)`` gives the value; bytes travel as latin-1 text with
-    a mark.  Statements before the last line, which must be an expression, are run first.
-    """
-
-    def __init__(self, environment: dict[str, str]) -> None:
-        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        with theirs:
-            self.process = subprocess.Popen(
-                [sys.executable, __file__, str(theirs.fileno())],
-                env=environment,
-                pass_fds=[theirs.fileno()],
-            )
-        self._socket = ours
-
-    def __call__(self, code: str, fds: tuple[int, ...] = (), **values: Any) -> Any:
-        message = json.dumps([code, {k: _pack(v) for k, v in values.items()}]).encode()
-        socket.send_fds(self._socket, [message], list(fds))
-        answer = json.loads(self._socket.recv(1 << 16))
-        assert "error" not in answer, answer["error"]
-        return _unpack(answer["value"])
-
-    def kill(self) -> None:
-        self.process.kill()
-        self.process.wait()
-
-    def close(self) -> None:
-        self._socket.close()
-        if self.process.poll() is None:
-            assert self.process.wait(timeout=30) == 0
-
-
-def _pack(value: Any) -> Any:
-    return {"bytes": value.decode("latin-1")} if isinstance(value, bytes) else value
-
-
-def _unpack(value: Any) -> Any:
-    return value["bytes"].encode("latin-1") if isinstance(value, dict) else value
-
-
-def _evaluate(code: str, names: dict[str, Any]) -> Any:
-    *before, last = code.strip().splitlines()
-    exec("\n".join(before), names)
-    return eval(last, names)
-
-
-def _serve(channel: socket.socket) -> None:
-    names: dict[str, Any] = {"cu": Cuda(), "os": os}
-    while True:
-        message, fds, _, _ = socket.recv_fds(channel, 1 << 16, 8)
-        if not message:
-            return
-        code, values = json.loads(message)
-        names.update({k: _unpack(v) for k, v in values.items()}, fds=fds)
-        try:
-            answer = {"value": _pack(_evaluate(code, names))}
-        except Exception:  # noqa: BLE001 - the other side raises it
-            answer = {"error": traceback.format_exc()}
-        channel.send(json.dumps(answer).encode())
-
-
-if __name__ == "__main__":
-    _serve(socket.socket(fileno=int(sys.argv[1])))
+def peer_names() -> dict[str, Any]:
+    """What code in a second process finds."""
+    return {"cu": Cuda(), "os": os}

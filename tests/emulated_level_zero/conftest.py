@@ -1,32 +1,18 @@
 from __future__ import annotations
 
-import importlib.util
-import os
-import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from subprocess import CompletedProcess
 from typing import Any
 
 import pytest
 
-import umfpy
+from tests.emulated_level_zero import support
+from tests.emulation_support import emulated, plain_environment, run_code
+from tests.emulation_support.peer import Peer
 from umfpy.providers.emulated import EmulatedLevelZero
 
-_HERE = Path(__file__).parent
-
-
-def _load_support() -> Any:
-    spec = importlib.util.spec_from_file_location("level_zero_support", _HERE / "support.py")
-    assert spec
-    assert spec.loader
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module
-    spec.loader.exec_module(module)
-    return module
-
-
-support = _load_support()
+_SUPPORT = Path(support.__file__)
 
 
 @pytest.fixture(scope="session")
@@ -38,10 +24,7 @@ def z() -> Any:
 @pytest.fixture
 def emu() -> Iterator[EmulatedLevelZero]:
     """Two devices of 1 GiB; what a test leaves behind fails it."""
-    emulated = umfpy.emulate("level_zero", memory="1GiB", devices=2, children=False, force=True)
-    yield emulated
-    emulated.clear_faults()
-    assert emulated.leaks() == {}
+    yield from emulated("level_zero")
 
 
 @pytest.fixture
@@ -56,35 +39,27 @@ def ze(emu: EmulatedLevelZero) -> Iterator[Any]:
 
 
 @pytest.fixture
-def peer(emu: EmulatedLevelZero) -> Iterator[Any]:
+def peer(emu: EmulatedLevelZero) -> Iterator[Peer]:
     """A second process, begun."""
-    other = support.Peer(emu.preload_environment())
+    other = Peer(_SUPPORT, emu.preload_environment())
     yield other
     other.close()
 
 
-Runner = Callable[..., "subprocess.CompletedProcess[str]"]
-
-_OURS = ("LD_PRELOAD", "UMFPY_EMULATE_LEVEL_ZERO", "ZE_ENABLE_ALT_DRIVERS")
+Runner = Callable[..., "CompletedProcess[str]"]
 
 
 @pytest.fixture
 def run(emu: EmulatedLevelZero) -> Runner:
     """Run Python code in a fresh process, by default emulated and with ``ze`` begun."""
 
-    def runner(code: str, begin: bool = True, emulated: bool = True, **environment: str) -> Any:
-        base = {name: value for name, value in os.environ.items() if name not in _OURS}
+    def runner(
+        code: str, begin: bool = True, emulated: bool = True, **environment: str
+    ) -> CompletedProcess[str]:
+        base = plain_environment()
         if emulated:
             base = emu.preload_environment(base)
         code = "from support import *\n" + ("ze = Ze().begin()\n" if begin else "") + code
-        base.update(environment)
-        return subprocess.run(
-            [sys.executable, "-c", code],
-            env=base,
-            cwd=_HERE,
-            capture_output=True,
-            text=True,
-            timeout=60,
-        )
+        return run_code(code, {**base, **environment}, _SUPPORT.parent)
 
     return runner

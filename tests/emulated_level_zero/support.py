@@ -1,15 +1,9 @@
-"""Calls through whatever is ``libze_loader.so.1`` here, and a second process to make them in."""
+"""Calls through whatever is ``libze_loader.so.1`` here."""
 
 from __future__ import annotations
 
 import ctypes
-import json
 import os
-import socket
-import subprocess
-import sys
-import traceback
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -290,75 +284,6 @@ def access_rights(address: int) -> str:
     return ""
 
 
-class Peer:
-    """A second process that runs code for us, with ``ze`` begun and ``fds`` as they were sent.
-
-    ``peer("ze.read(address, 3)", address=5)`` gives the value.  Statements before the last line,
-    which must be an expression, are run first.
-    """
-
-    def __init__(self, environment: dict[str, str]) -> None:
-        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        with theirs:
-            self.process = subprocess.Popen(
-                [sys.executable, __file__, str(theirs.fileno())],
-                env=environment,
-                pass_fds=[theirs.fileno()],
-            )
-        self._socket = ours
-
-    def __call__(self, code: str, fds: tuple[int, ...] = (), **values: Any) -> Any:
-        message = json.dumps([code, {k: _pack(v) for k, v in values.items()}]).encode()
-        socket.send_fds(self._socket, [message], list(fds))
-        received, got, _, _ = socket.recv_fds(self._socket, 1 << 16, 8)
-        answer = json.loads(received)
-        assert "error" not in answer, answer["error"]
-        value = _unpack(answer["value"])
-        return (value, *got) if got else value
-
-    def kill(self) -> None:
-        self.process.kill()
-        self.process.wait()
-
-    def close(self) -> None:
-        self._socket.close()
-        if self.process.poll() is None:
-            assert self.process.wait(timeout=30) == 0
-
-
-def _pack(value: Any) -> Any:
-    return {"bytes": value.decode("latin-1")} if isinstance(value, bytes) else value
-
-
-def _unpack(value: Any) -> Any:
-    return value["bytes"].encode("latin-1") if isinstance(value, dict) else value
-
-
-def _evaluate(code: str, names: dict[str, Any]) -> Any:
-    *before, last = code.strip().splitlines()
-    exec("\n".join(before), names)
-    return eval(last, names)
-
-
-def _requests(channel: socket.socket) -> Iterator[tuple[str, dict[str, Any], list[int]]]:
-    while True:
-        message, fds, _, _ = socket.recv_fds(channel, 1 << 16, 8)
-        if not message:
-            return
-        code, values = json.loads(message)
-        yield code, values, list(fds)
-
-
-def _serve(channel: socket.socket) -> None:
-    names: dict[str, Any] = {**globals(), "ze": Ze().begin(), "send": []}
-    for code, values, fds in _requests(channel):
-        names.update({k: _unpack(v) for k, v in values.items()}, fds=fds, send=[])
-        try:
-            answer = {"value": _pack(_evaluate(code, names))}
-        except Exception:  # noqa: BLE001 - the other side raises it
-            answer = {"error": traceback.format_exc()}
-        socket.send_fds(channel, [json.dumps(answer).encode()], names["send"])
-
-
-if __name__ == "__main__":
-    _serve(socket.socket(fileno=int(sys.argv[1])))
+def peer_names() -> dict[str, Any]:
+    """What code in a second process finds: all of this module, and `ze` begun."""
+    return {**globals(), "ze": Ze().begin()}

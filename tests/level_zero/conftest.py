@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ctypes
 import os
-import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -12,6 +11,7 @@ from unittest import mock
 
 import pytest
 
+from tests.fakes import programs
 from umfpy.providers.emulated import EmulatedLevelZero, emulate
 
 # Also for the processes that are started here: they get this process's sys.path.
@@ -32,21 +32,7 @@ def emu() -> Iterator[EmulatedLevelZero]:
 @pytest.fixture
 def run_python() -> Callable[..., str]:
     """Run a program in a new interpreter and return what it prints."""
-
-    def run(program: str, *args: str, fds: tuple[int, ...] = (), **options: object) -> str:
-        done = subprocess.run(
-            [sys.executable, "-W", "error", "-c", program, *args],
-            capture_output=True,
-            text=True,
-            timeout=60,
-            pass_fds=fds,
-            check=False,
-            **options,
-        )
-        assert done.returncode == 0, done.stderr
-        return done.stdout.strip()
-
-    return run
+    return programs.run_python
 
 
 @pytest.fixture
