@@ -25,6 +25,7 @@ from umfpy.units import format_size, parse_size
 
 if TYPE_CHECKING:
     from umfpy.core.cinterface import CInterface
+    from umfpy.core.extents import ExtentMap
     from umfpy.core.pool import Allocation, Stream
     from umfpy.pools.slab_limit import SharedLimit
     from umfpy.pools.stats import PoolStats
@@ -106,7 +107,8 @@ class SlabPool(ProviderPool):
         #: By place in `sizes.cells`, and whether slabs are aligned; made when first needed.
         self._buckets: dict[tuple[int, bool], SlabBucket] = {}
         self._large = LargePool(self._holdings, self.provider, f"{self.name}/large")
-        self._holdings.totals.follow([self._large.map])
+        self._owners: dict[ExtentMap, SlabBucket | LargePool] = {self._large.map: self._large}
+        self._holdings.totals.follow(self._owners)
         self._callers: CallersPool | None = None
         if shared_limit is not None:
             shared_limit.join(self)
@@ -208,7 +210,8 @@ class SlabPool(ProviderPool):
                 alignment = natural_alignment(cell) if aligned else self.provider.granule
                 name = f"{self.name}/{cell}{'/aligned' if aligned else ''}"
                 bucket = SlabBucket(self._holdings, self.provider, name, cell, alignment)
-                self._holdings.totals.follow(member.map for member in (*self._members(), bucket))
+                self._owners = {**self._owners, bucket.map: bucket}
+                self._holdings.totals.follow(self._owners)
                 self._buckets = {**self._buckets, (place, aligned): bucket}
             return bucket
 
@@ -219,10 +222,12 @@ class SlabPool(ProviderPool):
 
     def _owner_of(self, address: int) -> ProviderPool | None:
         """Return the part of this pool that gave out what encloses `address`."""
+        # By the map, not by its owner: that is a weak reference, which is dead already when a
+        # pool above this one is collected together with it, and gives its memory back.
         extent = innermost(address) if isinstance(address, int) else None
         while extent is not None:
-            owner = extent.map.owner()
-            if isinstance(owner, (SlabBucket, LargePool)) and owner.holdings is self._holdings:
+            owner = self._owners.get(extent.map)
+            if owner is not None:
                 return owner
             extent = extent.parent
         return None
