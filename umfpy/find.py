@@ -20,6 +20,7 @@ class AllocationInfo:
     size: int  #: bytes, as requested
     offset: int  #: of the address asked about, from `base`
     pool: BasePool | None  #: None for a piece that a `CoarseProvider` gave out by itself
+    layout_pool: BasePool | None  #: where `pool` is a `MemoryManager`: which of its own it is
     provider: Provider
     id: int  #: no other allocation of this process has it, before or after
     memory_type: str  #: "device", "host", "managed" or "shared"
@@ -56,13 +57,16 @@ def find(ptr: int) -> AllocationInfo | None:
     known = extent.map.describe_in(extent, ptr)
     if owner is None or known is None or ptr - known["base"] >= max(known["size"], 1):
         return None
-    pool = owner if isinstance(owner, BasePool) else None
-    provider = owner.provider if isinstance(owner, BasePool) else owner
+    inner = owner if isinstance(owner, BasePool) else None
+    manager = getattr(inner, "manager", None)  # None, too, once the manager is gone
+    pool = inner if manager is None else manager
+    provider = owner if pool is None else pool.provider
     return AllocationInfo(
         base=known["base"],
         size=known["size"],
         offset=ptr - known["base"],
         pool=pool,
+        layout_pool=None if manager is None else inner,
         provider=provider,
         id=owner.serial << 64 | known["id"],
         memory_type=provider.memory_type,

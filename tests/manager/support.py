@@ -6,7 +6,7 @@ import ctypes
 import random
 from multiprocessing.queues import Queue
 
-from umfpy import IpcHandle, MemoryConfiguration, open_ipc
+from umfpy import IpcHandle, MemoryConfiguration, emulate, open_ipc
 
 KIB, MIB = 1 << 10, 1 << 20
 
@@ -49,8 +49,10 @@ def read(ptr: int, size: int) -> bytes:
     return ctypes.string_at(ptr, size)
 
 
-def read_and_write(handle: IpcHandle, results: Queue[bytes]) -> None:
+def read_and_write(kind: str, handle: IpcHandle, results: Queue[bytes]) -> None:
     """In another process: put what is at the handle, and write there."""
+    if kind == "cuda":
+        emulate("cuda", memory="16GiB")
     with open_ipc(handle) as mapping:
-        results.put(read(mapping.ptr, mapping.size))
-        write(mapping.ptr, b"seen")
+        results.put(bytes(mapping.copy_to_host()))
+        mapping.copy_from_host(b"seen")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import multiprocessing
+from collections.abc import Iterator
 
 import pytest
 from click.testing import CliRunner
@@ -23,7 +24,15 @@ from tests.manager.support import (
     sliced,
     write,
 )
-from umfpy import Capability, HostProvider, InvalidArgument, MemoryManager, NotSupported, Pool
+from umfpy import (
+    Capability,
+    HostProvider,
+    InvalidArgument,
+    MemoryManager,
+    NotSupported,
+    Pool,
+    Provider,
+)
 from umfpy.cli import main
 from umfpy.integrations import cupy as plugin
 from umfpy.ipc import export
@@ -31,13 +40,14 @@ from umfpy.ipc import export
 
 def test_a_slice_is_found_from_each_of_its_addresses(make: Make, provider) -> None:
     manager = make(layout(sliced(1024, max_slice_size=512), exclusive(4096)))
-    for size in (100, 1000):
+    for size in (100, 3000):
         handle = manager.reserve(size)
         where = manager.storage(handle)
         for offset in (0, size // 2, size - 1):
             info = umfpy.find(where.ptr + offset)
             assert (info.base, info.size, info.offset) == (where.ptr, size, offset)
-            assert info.pool.manager is manager
+            assert info.pool is manager
+            assert info.layout_pool.kind == ("sliced" if size == 100 else "exclusive")
             assert info.provider is provider
         assert manager.owns(where.ptr + size - 1)
         handle.release()
@@ -53,21 +63,43 @@ def test_ids_of_live_slices_differ(make: Make) -> None:
     assert len(ids) == len(held)
 
 
-def test_another_process_opens_a_slice() -> None:
-    with MemoryManager(HostProvider(shared=True), "sub_slices", PROPERTIES) as manager:
+@pytest.fixture(params=["host", "cuda"])
+def sharing(request: pytest.FixtureRequest) -> Iterator[tuple[str, Provider]]:
+    """A kind of memory that can be shared, and its provider."""
+    if request.param == "host":
+        yield "host", HostProvider(shared=True)
+        return
+    emu = umfpy.emulate("cuda", memory="16GiB")
+    before = emu.leaks()
+    made = umfpy.CudaProvider(0)
+    yield "cuda", made
+    made.close()
+    assert emu.leaks() == before
+
+
+@pytest.mark.parametrize("preset", ["sub_slices", "exclusive_pages"])
+@pytest.mark.parametrize("mode", ["auto", "persistent"])
+def test_another_process_opens_a_slice(
+    sharing: tuple[str, Provider], preset: str, mode: str
+) -> None:
+    kind, provider = sharing
+    with MemoryManager(provider, preset, PROPERTIES) as manager:
+        manager.mode(mode)
         spacer, handle = manager.reserve(100), manager.reserve(5000)
         where = manager.storage(handle)
-        write(where.ptr, pattern(7, 5000))
+        provider.copy(where.ptr, pattern(7, 5000), 5000)
         context = multiprocessing.get_context("spawn")
         results = context.Queue()
         child = context.Process(
-            target=read_and_write, args=(export(where.ptr), results), daemon=True
+            target=read_and_write, args=(kind, export(where.ptr), results), daemon=True
         )
         child.start()
         assert results.get(timeout=30) == pattern(7, 5000)
         child.join(60)
         assert child.exitcode == 0
-        assert read(where.ptr, 6) == b"seen" + pattern(7, 5000)[4:6]
+        seen = bytearray(5000)
+        provider.copy(seen, where.ptr, 5000)
+        assert seen == b"seen" + pattern(7, 5000)[4:]
         spacer.release()
         handle.release()
 
@@ -109,7 +141,7 @@ def test_raw_addresses(make: Make) -> None:
 def test_callers_in_c_are_sent_to_a_pool(make: Make, preset: str) -> None:
     manager = make(preset)
     with manager.reserve(10) as handle:
-        pool = umfpy.find(manager.storage(handle).ptr).pool
+        pool = umfpy.find(manager.storage(handle).ptr).layout_pool
     for refused in (manager, pool):
         with pytest.raises(NotSupported, match=r"umfpy\.Pool"):
             refused.c_interface()
@@ -137,7 +169,7 @@ def test_cupy_arrays_lie_in_it(preset: str) -> None:
         arrays = [cupy.empty(size, dtype="uint8") for size in (1, 1000, 3 * MIB)]
         for array in arrays:
             info = umfpy.find(array.data.ptr)
-            assert info.pool.manager is manager
+            assert info.pool is manager
             assert info.size == array.nbytes
             assert array.data.ptr % 512 == 0
         assert manager.memory_usage().number_allocs == 3

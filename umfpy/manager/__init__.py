@@ -7,10 +7,12 @@ and when they go.  ``umfpy.find``, IPC and statistics work on slices as on all m
 
 from umfpy.core.handle import Binding, Handle
 from umfpy.manager.budget import Budget
+from umfpy.manager.captures import CaptureMode
 from umfpy.manager.configuration import MemoryConfiguration, resolve
 from umfpy.manager.errors import (
     BufferTooBig,
     CapSmallerThanPage,
+    CaptureWouldBreak,
     EmptyPoolList,
     LayoutError,
     MalformedConfiguration,
@@ -33,6 +35,8 @@ __all__ = [
     "Budget",
     "BufferTooBig",
     "CapSmallerThanPage",
+    "CaptureMode",
+    "CaptureWouldBreak",
     "EmptyPoolList",
     "ExclusiveOptions",
     "Handle",

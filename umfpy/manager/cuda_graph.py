@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import sys
+import warnings
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from umfpy.core.handle import Handle
 from umfpy.core.pages import stream_number
-from umfpy.errors import DriverError, InvalidArgument, StaleHandle
+from umfpy.errors import DriverError, InvalidArgument, OutOfMemoryError, StaleHandle, UmfpyError
+from umfpy.manager import captures
+from umfpy.manager.captures import CaptureMode, read_capture_mode
 from umfpy.manager.cuda_calls import CudaCalls
 
 if TYPE_CHECKING:
@@ -20,11 +24,14 @@ _LEGACY = (0, 1)  # the default stream by its two names
 class CapturedGraph:
     """A graph made by `GraphCapture`, and the memory that it works on.
 
+    Dropping it closes it.
+
     Attributes
     ----------
     pins
         A handle for each slice that was used in the capture.  The memory is nobody else's until
-        `close`.
+        `close`.  What the graph uses besides, from before the capture, its user has to hold, or
+        to add here as a clone.
     """
 
     def __init__(self, manager: MemoryManager, driver: CudaCalls) -> None:
@@ -54,18 +61,26 @@ class CapturedGraph:
         """Destroy the graph, and give its memory back; closing twice is fine.
 
         Waits for the device if the graph was ever launched, since it may still be running.
+
+        Raises
+        ------
+        CaptureWouldBreak
+            It was launched, and another capture is open on the device.  Nothing is changed.
         """
         if self._launched:
+            captures.refuse_waiting(f"a graph of {self._manager.name}", self._manager.provider)
             self._manager.provider.synchronize()
             self._launched = False
         executable, self._executable = self._executable, None
-        if executable is not None:
-            self._driver("cuGraphExecDestroy", executable)
         graph, self._graph = self._graph, None
-        if graph is not None:
-            self._driver("cuGraphDestroy", graph)
-        while self.pins:
-            self.pins.pop().release()
+        try:
+            if executable is not None:
+                self._driver("cuGraphExecDestroy", executable)
+        finally:
+            while self.pins:
+                self.pins.pop().release()
+            if graph is not None:
+                self._driver("cuGraphDestroy", graph)
 
     def finish(self, graph: Any, pins: list[Handle]) -> None:
         """Take over what a capture brought, and make it ready to run: cuGraphInstantiate."""
@@ -84,14 +99,29 @@ class CapturedGraph:
     ) -> None:
         self.close()
 
+    def __del__(self) -> None:
+        # At the end of the process the driver may be gone already, and takes its graphs along.
+        if self._graph is None or sys.is_finalizing():
+            return
+        try:
+            if self._launched and captures.is_frozen(self._manager.provider):
+                captures.after(self, self.close)
+            else:
+                self.close()
+        except UmfpyError as error:
+            warnings.warn(
+                f"a graph of {self._manager.name!r} could not be closed: {error}",
+                ResourceWarning,
+                stacklevel=2,
+            )
+
 
 class GraphCapture:
     """``with manager.capture(stream) as graph:`` what is queued on the stream becomes the graph.
 
     Inside, every request of the manager is served from persistent memory, idle pages stay, and
-    the layout cannot change; the driver may be asked for new pages, for which the capture is a
-    relaxed one (CU_STREAM_CAPTURE_MODE_RELAXED).  If the body or the driver fails, everything is
-    given back, and the graph cannot be launched.
+    the layout cannot change.  If the body or the driver fails, everything is given back, and the
+    graph cannot be launched.
 
     Parameters
     ----------
@@ -99,15 +129,25 @@ class GraphCapture:
         Whose memory the graph works on.
     stream
         A stream of CUDA that can be captured: not the default stream.
+    mode
+        ``"relaxed"``: the driver may be asked for new pages meanwhile.  ``"thread-local"`` and
+        ``"global"``: it may not, in this thread or in any, and requests that need one are refused.
+
+    Notes
+    -----
+    Source: cuStreamBeginCapture and cuThreadExchangeStreamCaptureMode of the CUDA driver API.
     """
 
-    def __init__(self, manager: MemoryManager, stream: Stream) -> None:
+    def __init__(
+        self, manager: MemoryManager, stream: Stream, mode: CaptureMode | str = CaptureMode.RELAXED
+    ) -> None:
         number = stream_number(stream)
         if number in _LEGACY:
             raise InvalidArgument(
                 "CUDA cannot capture the default stream; make one with cuStreamCreate, or "
                 "cupy.cuda.Stream(non_blocking=True)"
             )
+        self._mode = read_capture_mode(mode)
         self._manager = manager
         self._driver = CudaCalls()
         self._stream = self._driver.bindings.CUstream(number)
@@ -118,10 +158,11 @@ class GraphCapture:
             raise InvalidArgument(
                 f"{self._manager.name!r} has a capture open already; end it first"
             )
-        relaxed = self._driver.bindings.CUstreamCaptureMode.CU_STREAM_CAPTURE_MODE_RELAXED
-        self._manager.capture_begin()
+        modes = self._driver.bindings.CUstreamCaptureMode
+        mode = getattr(modes, f"CU_STREAM_CAPTURE_MODE_{self._mode.name}")
+        self._manager.capture_begin(self._mode)
         try:
-            self._driver("cuStreamBeginCapture", self._stream, relaxed)
+            self._driver("cuStreamBeginCapture", self._stream, mode)
         except BaseException:
             self._manager.capture_end().clear()
             raise
@@ -135,16 +176,22 @@ class GraphCapture:
     ) -> None:
         try:
             graph = self._driver("cuStreamEndCapture", self._stream)
-        except DriverError:
+        except (DriverError, OutOfMemoryError):
             # The driver has dropped what there was of a graph.
             self._manager.capture_end().clear()
             if error is None:
                 raise
             return
+        ended = not self._manager.capturing
         pins = self._manager.capture_end()
-        if error is not None:
+        if error is not None or ended:
             pins.clear()
             self._driver("cuGraphDestroy", graph)
+            if error is None:
+                raise InvalidArgument(
+                    f"the capture of {self._manager.name!r} was ended inside its with block, so "
+                    "that the graph's memory is no longer its own; let the block end it"
+                )
             return
         try:
             self._graph.finish(graph, pins)

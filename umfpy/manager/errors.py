@@ -20,7 +20,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from umfpy.errors import CapacityExceeded, ConfigurationError, OutOfMemoryError
+from umfpy.errors import (
+    CapacityExceeded,
+    ConfigurationError,
+    InvalidArgument,
+    OutOfMemoryError,
+)
 from umfpy.units import format_size
 
 
@@ -83,6 +88,10 @@ class PoolsUnavailable(LayoutError):
     """The layout needs sliced pools where there are none."""
 
     which: str
+
+
+class CaptureWouldBreak(InvalidArgument):
+    """What was asked would spoil a capture that is open; the driver was not called."""
 
 
 class PoolCapacityExceeded(CapacityExceeded, OutOfMemoryError):

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, TypeVar
 from umfpy.core.pages import Totals
 from umfpy.core.pool import live_pools
 from umfpy.errors import OutOfMemoryError
+from umfpy.manager import captures
 from umfpy.pools.base import ProviderPool
 from umfpy.units import format_size
 
@@ -29,8 +30,8 @@ class Holdings:
         Sums over the pools' extent maps.
     pools
         The persistent pool, and those of the layout.
-    capturing
-        Whether a capture is open: then nothing goes back to the provider.
+    window
+        The capture of the manager that is open, or None.
     """
 
     def __init__(
@@ -44,7 +45,7 @@ class Holdings:
         self.provider = manager.provider
         self._manager = weakref.ref(manager)
         self.totals = Totals()
-        self.capturing = False
+        self.window: captures.Window | None = None
         self.pools: tuple[PagedPool, ...] = ()
         self._budget = budget
         self._thrifty = thrifty
@@ -60,6 +61,11 @@ class Holdings:
         """Return the manager; None once it is gone."""
         return self._manager()
 
+    @property
+    def frozen(self) -> bool:
+        """Whether nothing may go back to the provider: a capture is open, here or beside."""
+        return self.window is not None or captures.is_frozen(self.provider)
+
     def _limit(self) -> int | None:
         manager = self._manager()
         return None if manager is None else manager.limit_bytes
@@ -71,8 +77,9 @@ class Holdings:
 
         Idle pages of other pools go back first, rather than that the manager holds more than it
         ever did.  None if the provider, the limit or the budget has no more; whatever `enter`
-        raises has the memory given back.
+        raises has the memory given back.  CaptureWouldBreak if only asking would spoil a capture.
         """
+        captures.refuse_growing(self.name, self.provider, size)
         self._make_room(size)
         with self._claim(size) as granted:
             if not granted:
@@ -90,7 +97,7 @@ class Holdings:
         return entered
 
     def _make_room(self, size: int) -> None:
-        if self.capturing:
+        if self.frozen:
             return
         if self._thrifty:
             self.evict(self.totals.reserved + size - self.totals.peak_reserved, spare=True)
@@ -139,12 +146,12 @@ class Holdings:
         Asks the manager's own pools, the others of its budget, then all of the device.  Called
         without the lock of any pool.
         """
-        if self.capturing:
+        if self.frozen:
             return False
         released = self.release_idle()
         if self._budget is not None:
             for other in self._budget.members():
-                if other is not self and not other.capturing:
+                if other is not self and not other.frozen:
                     released += other.release_idle()
         for pool in live_pools():
             if isinstance(pool, ProviderPool) and self._is_neighbour(pool):
@@ -175,7 +182,7 @@ class Holdings:
             words.append(f"limit_bytes is {format_size(limit)}")
         if self._budget is not None:
             words.append(repr(self._budget))
-        if self.capturing:
+        if self.frozen:
             words.append("a capture is open, during which no idle page is given back")
         words.append("release handles, or raise the limit")
         return OutOfMemoryError(

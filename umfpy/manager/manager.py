@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 import sys
 import warnings
-import weakref
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from operator import index as as_index
@@ -17,7 +16,9 @@ from umfpy.core.handle import Binding, Handle, allocation_of, cursor_of, rebind,
 from umfpy.core.pages import page_of
 from umfpy.core.pool import Allocation
 from umfpy.errors import InvalidArgument, NotSupported, UmfpyError
+from umfpy.manager import captures
 from umfpy.manager.budget import Budget
+from umfpy.manager.captures import CaptureMode, Window, read_capture_mode
 from umfpy.manager.configuration import MemoryConfiguration
 from umfpy.manager.holdings import Holdings
 from umfpy.manager.layout import Layout, build_layout
@@ -31,6 +32,7 @@ from umfpy.manager.serving import LOG, Server
 from umfpy.manager.storage import Storage
 from umfpy.manager.totals import manager_stats, manager_usage
 from umfpy.manager.usage import MemoryUsage, PoolUsage
+from umfpy.manager.window import WindowPool
 from umfpy.pools.base import ProviderPool
 from umfpy.pools.stats import PoolStats
 from umfpy.provider import Provider
@@ -105,13 +107,15 @@ class MemoryManager(ProviderPool):
         pools = chosen.build_pools(self.properties)
         self._configuration = chosen
         self._restore: Mode | None = None  # during a capture: the mode to go back to
-        self._raw: dict[int, Allocation] = {}  # by address: from `malloc` during captures
         self._holdings = Holdings(self, budget, thrifty=thrifty)
         self._persistent = PersistentPool(
             self._holdings, self.properties, f"{self.name}/persistent"
         )
         self._server = Server(
             self._holdings, self._persistent, self._persistence, self._build(pools), spill=spill
+        )
+        self._without_handles = WindowPool(  # during captures
+            self._holdings, self._persistent, self._server, f"{self.name}/window"
         )
 
     # Handles.
@@ -224,13 +228,11 @@ class MemoryManager(ProviderPool):
     ) -> Allocation:
         """Return `size` bytes without a handle; as `Pool.allocate`, and raises as `reserve`.
 
-        What is allocated during a capture must be dropped, not freed by ``free()``, if the
-        captured graph may run afterwards.
+        What is allocated during a capture may be freed at any time: pins keep the memory.
         """
-        allocation, pool = self._server.allocate(size, alignment, stream, zero)
-        if pool is self._persistent:
-            self._persistent.touch(allocation, weakref.ref(allocation))
-        return allocation
+        if self.capturing:
+            return self._without_handles.allocate(size, alignment, stream, zero)
+        return self._server.allocate(size, alignment, stream, zero)[0]
 
     def malloc(
         self,
@@ -240,10 +242,8 @@ class MemoryManager(ProviderPool):
         zero: bool = False,
     ) -> int:
         """Return the address of `size` bytes, which `free` takes back; raises as `reserve`."""
-        if self._holdings.capturing:
-            allocation = self.allocate(size, alignment, stream, zero)
-            self._raw[allocation.ptr] = allocation
-            return allocation.ptr
+        if self.capturing:
+            return self._without_handles.malloc(size, alignment, stream, zero)
         return self._server.malloc(size, alignment, stream, zero)
 
     def free(
@@ -251,11 +251,6 @@ class MemoryManager(ProviderPool):
     ) -> None:
         """Free what `malloc` returned; as `Pool.free`."""
         if not ptr:
-            return
-        raw = self._raw.get(ptr)
-        if raw is not None and (size is None or as_index(size) == raw.size):
-            # A capture may have pinned it, so that it is not ours alone to free.
-            self._raw.pop(ptr, None)
             return
         owner = self._owner_of(ptr)
         if owner is None:
@@ -274,13 +269,15 @@ class MemoryManager(ProviderPool):
         owner = self._owner_of(address)
         return owner is not None and owner.owns(address)
 
-    def _owner_of(self, address: int) -> PagedPool | None:
+    def _owner_of(self, address: int) -> PagedPool | WindowPool | None:
         """Return the pool of this manager whose page holds `address`."""
         extent = innermost(address) if isinstance(address, int) else None
         while extent is not None:
             owner = extent.map.owner()
-            if isinstance(owner, PagedPool) and owner.holdings() is self._holdings:
-                return owner
+            ours = isinstance(owner, (PagedPool, WindowPool))
+            if ours and owner.holdings() is self._holdings:
+                found: PagedPool | WindowPool = owner
+                return found
             extent = extent.parent
         return None
 
@@ -314,18 +311,31 @@ class MemoryManager(ProviderPool):
         """Whether a capture is open."""
         return self._restore is not None
 
-    def capture_begin(self) -> None:
+    def capture_begin(self, mode: CaptureMode | str = CaptureMode.RELAXED) -> None:
         """Open a capture: from now on requests are persistent, and nothing goes back.
 
-        What is freed may be used again within the capture.  A second begin changes nothing but
-        the mode, if that was changed.
+        What is freed may be used again within the capture.  A second begin changes nothing.
+
+        Parameters
+        ----------
+        mode
+            What the driver's capture allows; see `CaptureMode`.  In a stricter mode than
+            ``"relaxed"`` a request that no idle page fits raises CaptureWouldBreak, with nothing
+            changed.
+
+        Notes
+        -----
+        Begin before the driver's capture, and end after it.  No manager of the device gives
+        memory back meanwhile, or waits; other pools do not know of captures.
         """
+        window = Window(self.name, self.provider, read_capture_mode(mode))
         with self._server.changing:
             if self._restore is None:
                 self._server.layout  # noqa: B018  (raises if there is none)
                 self._restore = self._server.mode
                 self._persistent.start_touching()
-                self._holdings.capturing = True
+                captures.open_window(window)
+                self._holdings.window = window
                 LOG.info("%s: capture begins", self.name)
             self._server.mode = Mode.PERSISTENT
 
@@ -339,9 +349,11 @@ class MemoryManager(ProviderPool):
                 return []
             self._server.mode, self._restore = self._restore, None
             pins = self._persistent.end_touching(self)
-            self._holdings.capturing = False
+            window, self._holdings.window = self._holdings.window, None
             LOG.info("%s: capture ends with %d slices", self.name, len(pins))
-            return pins
+        if window is not None:
+            captures.close_window(window)
+        return pins
 
     @contextmanager
     def capturing_memory(self) -> Iterator[list[Handle]]:
@@ -358,24 +370,26 @@ class MemoryManager(ProviderPool):
             raise
         pins += self.capture_end()
 
-    def capture(self, stream: Stream) -> GraphCapture:
+    def capture(
+        self, stream: Stream, mode: CaptureMode | str = CaptureMode.RELAXED
+    ) -> GraphCapture:
         """Return a context manager that captures a CUDA stream into a graph; see `GraphCapture`.
 
         Raises DriverUnavailable without cuda-bindings.
         """
         from umfpy.manager.cuda_graph import GraphCapture
 
-        return GraphCapture(self, stream)
+        return GraphCapture(self, stream, mode)
 
     # Giving back.
 
     def cleanup(self, explicit: bool = False) -> int:
-        """Give idle pages back, and return the bytes; nothing during a capture.
+        """Give idle pages back, and return the bytes; nothing during a capture on the device.
 
         Explicit: all of them.  Else those that have been idle for their pool's period; that also
         happens by itself every so many requests.
         """
-        if self._holdings.capturing:
+        if self._holdings.frozen:
             LOG.info("%s: cleanup waits for the end of the capture", self.name)
             return 0
         if not explicit:
@@ -400,8 +414,8 @@ class MemoryManager(ProviderPool):
     def configure(self, configuration: str | MemoryConfiguration | Iterable[object]) -> bool:
         """Change the layout, and return True; False, with nothing changed, if it cannot be now.
 
-        It cannot during a capture, or while any slice of the present layout lives, be it an
-        empty one.  Persistent slices neither hinder it nor move.  Idle pages go back.
+        It cannot during a capture on the device, or while any slice of the present layout lives,
+        be it an empty one.  Persistent slices neither hinder it nor move.  Idle pages go back.
 
         Raises
         ------
@@ -412,7 +426,7 @@ class MemoryManager(ProviderPool):
         pools = chosen.build_pools(self.properties)
         with self._server.changing:
             layout = self._server.layout
-            if self._restore is not None:
+            if self._holdings.frozen:
                 LOG.info("%s: layout kept: a capture is open", self.name)
                 return False
             self._server.install(None)  # requests wait, and those under way try again
@@ -444,13 +458,9 @@ class MemoryManager(ProviderPool):
     def synchronize(self) -> None:
         """Wait for the device; then memory freed on any stream may be used on all of them.
 
-        Raises InvalidArgument during a capture, which waiting would break.
+        Raises CaptureWouldBreak during a capture on the device.
         """
-        if self._holdings.capturing:
-            raise InvalidArgument(
-                f"{self.name!r} cannot wait for the device: a capture is open, and would break; "
-                "end it first"
-            )
+        captures.refuse_waiting(self.name, self.provider)
         for pool in self._pools():
             pool.synchronize()
 
@@ -521,7 +531,7 @@ class MemoryManager(ProviderPool):
 
     def check(self, level: str = "full") -> None:
         """Check the invariants of every pool's extent map, and how they add up."""
-        for pool in self._pools():
+        for pool in (*self._pools(), self._without_handles):
             pool.check(level)
         if level == "full":
             held = sum(pool.map.counters()["reserved"] for pool in self._pools())

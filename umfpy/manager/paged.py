@@ -12,6 +12,7 @@ from umfpy.core.cinterface import CInterface
 from umfpy.core.extents import Extent
 from umfpy.core.pages import idle_page, set_unit
 from umfpy.errors import InvalidArgument, NotSupported
+from umfpy.manager import captures
 from umfpy.manager.holdings import Holdings
 from umfpy.manager.properties import MemoryProperties
 from umfpy.manager.usage import MemoryUsage, PoolUsage
@@ -82,10 +83,12 @@ class PagedPool(ProviderPool):
         return None if holdings is None else holdings.manager()
 
     @property
-    def capturing(self) -> bool:
-        """Whether pages have to stay, for a capture that is open."""
+    def frozen(self) -> bool:
+        """Whether pages have to stay, and nobody may wait: a capture is open, here or beside."""
         holdings = self._holdings()
-        return holdings is not None and holdings.capturing
+        if holdings is None:
+            return captures.is_frozen(self.provider)
+        return holdings.frozen
 
     def _enter_free(self, size: int, base: int) -> Extent:
         """Take a new page over as free memory."""
@@ -138,7 +141,7 @@ class PagedPool(ProviderPool):
 
         O(idle pages).  Does nothing during a capture, or while another thread is at it.
         """
-        if self.capturing or not self._growing.enter(wait=False):
+        if self.frozen or not self._growing.enter(wait=False):
             return 0
         try:
             return self._give_back(extent for extent in self._idle() if self._grows_old(extent))
@@ -164,7 +167,7 @@ class PagedPool(ProviderPool):
 
         Large pages first.  Nothing if another thread grows this pool just now.
         """
-        if missing <= 0 or self.capturing or not self._growing.enter(wait=False):
+        if missing <= 0 or self.frozen or not self._growing.enter(wait=False):
             return 0
         try:
             return self._give_back(self._remove_until(missing), removed=True)
@@ -201,11 +204,23 @@ class PagedPool(ProviderPool):
 
     def trim(self, keep_bytes: int | str = 0) -> int:
         """Give idle pages back as `Pool.trim` does; nothing during a capture."""
-        return 0 if self.capturing else super().trim(keep_bytes)
+        return 0 if self.frozen else super().trim(keep_bytes)
+
+    def synchronize(self) -> None:
+        """Wait for the device as `Pool.synchronize` does; CaptureWouldBreak during a capture."""
+        captures.refuse_waiting(self.name, self.provider)
+        super().synchronize()
 
     def retire(self) -> None:
-        """Give nothing more out; what is idle goes back now, and each page with its last slice."""
+        """Give nothing more out; what is idle goes back now, and each page with its last slice.
+
+        During a capture all that goes back once it is over.
+        """
         if self.map.foreign:
+            return
+        if self.frozen:
+            self.map.shut()
+            captures.after(self, self._drain)
             return
         with self._growing:
             self._join_streams()
@@ -214,8 +229,16 @@ class PagedPool(ProviderPool):
 
     def close(self) -> None:
         """Give everything back; a pool that was retired and holds nothing has nothing to do."""
-        if not self.closed or self.map.extents:
+        if self.frozen:
+            self.retire()
+        elif not self.closed or self.map.extents:
             super().close()
+
+    def _drain(self) -> None:
+        if self.frozen:
+            captures.after(self, self._drain)
+        else:
+            super()._drain()
 
     def _gone(self) -> InvalidArgument:
         return InvalidArgument(f"the manager of pool {self.name!r} is gone; make a new one")

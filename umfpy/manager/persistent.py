@@ -25,7 +25,7 @@ _LARGEST = (1 << 62) - 1
 class _Touched:
     """The last slice of a page that a capture saw."""
 
-    holder: weakref.ref[Any]  #: the `Slice`, or the `Allocation` of who asked without handles
+    holder: weakref.ref[Any]  #: the `Slice`, or the `Allocation` below one without a handle
     page: Extent
     size: int
     stream: int
@@ -44,6 +44,7 @@ class PersistentPool(WholePagePool):
     def __init__(self, holdings: Holdings, properties: MemoryProperties, name: str) -> None:
         super().__init__(holdings, properties, name)
         self._touched: dict[int, _Touched] | None = None  # [page], during a capture
+        self._pinned: weakref.WeakSet[Allocation] = weakref.WeakSet()
         self._sizes: set[int] = set()
         self._sizes_at = 0  # releases, when `_sizes` was made
 
@@ -93,14 +94,20 @@ class PersistentPool(WholePagePool):
     def end_touching(self, manager: object) -> list[Handle]:
         """Return a handle for each page that was noted, which keeps it for as long as it lives."""
         touched, self._touched = self._touched or {}, None
-        pins = [self._pin(one, manager) for one in touched.values()]
+        # A copy: a thread that is late may still be noting its page.
+        pins = [self._pin(one, manager) for one in list(touched.values())]
         return [pin for pin in pins if pin is not None]
+
+    def is_pinned(self, allocation: Allocation) -> bool:
+        """Return whether a pin holds this allocation, which was made without a handle."""
+        return allocation in self._pinned
 
     def _pin(self, touched: _Touched, manager: object) -> Handle | None:
         holder = touched.holder()
         if isinstance(holder, Slice):
             return revive(holder)
         if isinstance(holder, Allocation) and not holder.freed:
+            self._pinned.add(holder)
             return wrap(holder, manager)
         block = take_extent(self, touched.page, touched.size, touched.stream)
         if block is None:

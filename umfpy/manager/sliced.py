@@ -80,7 +80,7 @@ class SlicedPool(PagedPool):
         with self._growing:
             while True:
                 block = self._take(size, alignment, stream, index)
-                if block is None and self.map.streams > 1 and not self.capturing:
+                if block is None and self.map.streams > 1 and not self.frozen:
                     # What another stream freed is as good, once the device was waited for.
                     self.synchronize()
                     block = self._take(size, alignment, stream, index)

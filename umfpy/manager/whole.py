@@ -94,7 +94,7 @@ class WholePagePool(PagedPool):
     ) -> int | None:
         with self._growing:
             block = self._reuse(size, alignment, stream, index)
-            if block is None and self.map.streams > 1 and not self.capturing:
+            if block is None and self.map.streams > 1 and not self.frozen:
                 self.synchronize()
                 block = self._reuse(size, alignment, stream, index)
             if block is not None:

@@ -1,0 +1,89 @@
+"""Memory without handles, taken while a capture is open."""
+
+from __future__ import annotations
+
+import threading
+import weakref
+from typing import TYPE_CHECKING, SupportsIndex
+
+from umfpy.core.pages import set_unit, stream_number
+from umfpy.core.pool import Allocation
+from umfpy.manager.holdings import Holdings
+from umfpy.manager.persistent import PersistentPool
+from umfpy.manager.serving import Server
+from umfpy.pools.base import ProviderPool
+
+if TYPE_CHECKING:
+    from umfpy.core.pool import Stream
+
+
+class WindowPool(ProviderPool):
+    """Gives out slices of persistent memory that a captured graph may hold as well.
+
+    Its user can free an allocation at any time, while a pin keeps the slice below: so each
+    allocation is an extent of its own, nested in its slice.
+    """
+
+    def __init__(
+        self, holdings: Holdings, persistent: PersistentPool, server: Server, name: str
+    ) -> None:
+        super().__init__(persistent, name=name, direct=True)
+        set_unit(self, persistent.map.granule)
+        self._holdings = weakref.ref(holdings)
+        self._persistent = persistent
+        self._server = server
+        self._slices: dict[int, Allocation] = {}  # by extent
+        self._freeing = threading.local()
+
+    def holdings(self) -> Holdings | None:
+        """Return the manager's holdings; None once it is gone."""
+        return self._holdings()
+
+    @property
+    def manager(self) -> ProviderPool | None:
+        """The `MemoryManager` that the pool belongs to; None once it is gone."""
+        holdings = self._holdings()
+        return None if holdings is None else holdings.manager()
+
+    def free(
+        self, ptr: int | None, size: SupportsIndex | None = None, stream: Stream = None
+    ) -> None:
+        """Free what `malloc` returned; as `Pool.free`."""
+        self._freeing.stream = stream
+        try:
+            super().free(ptr, size, stream)
+        finally:
+            self._freeing.stream = None
+
+    def _obtain(self, size: int, alignment: int, stream: int, index: bool) -> int:
+        slice_, pool = self._server.allocate(size, alignment, stream, False)
+        granule = self.map.granule
+        block: int = self.map.add_used(
+            slice_.ptr,
+            -(-size // granule) * granule or granule,
+            size,
+            self.provider,
+            stream,
+            index=index,
+        )
+        self._slices[self.map.extent_of(block).index] = slice_
+        if pool is self._persistent:
+            self._persistent.touch(slice_, weakref.ref(slice_))
+        return block
+
+    def _discard(self, block: int, generation: int) -> None:
+        extent = self.map.detach(block, generation)
+        slice_ = self._slices.pop(extent.index)
+        stream: Stream = getattr(self._freeing, "stream", None)
+        if stream is not None and not self._persistent.is_pinned(slice_):
+            slice_.free(stream_number(stream))
+        # Else it goes with the last reference, which may be a pin's.
+        del slice_
+        self.map.drop(extent, block)
+
+    def trim(self, keep_bytes: int | str = 0) -> int:
+        """Return 0: nothing here is idle."""
+        return 0
+
+    def synchronize(self) -> None:
+        """Do nothing: what is freed here leaves at once, and is ordered by the pool below."""
