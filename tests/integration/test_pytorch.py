@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from tests.fakes.programs import assert_silent, run_program
 from tests.fakes.provider import FakeProvider
 from umfpy import Capability, DriverUnavailable, InvalidArgument, Pool
 from umfpy.integrations import pytorch as plugin
@@ -49,7 +50,9 @@ class FakeTorch:
         self._C = SimpleNamespace(
             _cuda_customAllocator=self._make, _cuda_changeCurrentAllocator=self._change
         )
-        self.cuda = SimpleNamespace(MemPool=lambda allocator, **options: (allocator, options))
+        self.cuda = SimpleNamespace(
+            MemPool=lambda allocator, **options: (allocator, options), is_available=lambda: True
+        )
 
     def _make(self, malloc: int, free: int) -> CustomAllocator:
         self.made.append(CustomAllocator(malloc, free))
@@ -208,6 +211,13 @@ def test_without_pytorch_it_says_how_to_get_it(monkeypatch: pytest.MonkeyPatch) 
             use(pool_of())
 
 
+def test_a_mem_pool_needs_a_gpu(torch: FakeTorch) -> None:
+    torch.cuda.is_available = lambda: False
+    with pytest.raises(DriverUnavailable, match="finds no GPU"):
+        plugin.mem_pool(pool_of())
+    plugin.install(pool_of())
+
+
 def test_builds_that_lack_something(torch: FakeTorch) -> None:
     del torch.cuda.MemPool
     with pytest.raises(DriverUnavailable, match=r"2\.9\.0 has no torch\.cuda\.MemPool"):
@@ -218,12 +228,25 @@ def test_builds_that_lack_something(torch: FakeTorch) -> None:
             use(pool_of())
 
 
+REAL = """
+import torch
+from tests.fakes.provider import FakeProvider
+from umfpy import Pool
+from umfpy.integrations import pytorch
+
+for device in (0, 1):
+    pytorch.install(Pool(FakeProvider(device=device)))
+print(torch.cuda.memory.get_allocator_backend())
+"""
+
+
 def test_the_real_one_takes_the_functions_or_says_that_it_cannot() -> None:
     torch = pytest.importorskip("torch", reason="PyTorch is not installed")
     if not hasattr(torch._C, "_cuda_customAllocator"):
         with pytest.raises(DriverUnavailable, match="without CUDA"):
             plugin.mem_pool(pool_of())
         return
-    functions = pool_of().c_interface()
-    made = torch._C._cuda_customAllocator(functions.device_malloc, functions.device_free)
-    made.set_record_stream_fn(functions.device_record)
+    if not torch.cuda.is_available():
+        with pytest.raises(DriverUnavailable, match="no GPU"):
+            plugin.mem_pool(pool_of())
+    assert_silent(run_program(REAL), "pluggable")

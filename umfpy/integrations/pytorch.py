@@ -89,7 +89,8 @@ def mem_pool(pool: BasePool, *, device: int | None = None, **options: Any) -> An
     Raises
     ------
     DriverUnavailable
-        PyTorch is not installed, is a build without CUDA, or older than its memory pools (2.5).
+        PyTorch is not installed, is a build without CUDA, is older than its memory pools (2.5), or
+        finds no GPU.
     InvalidArgument
         The device is not known, or another pool serves it.
     """
@@ -98,6 +99,11 @@ def mem_pool(pool: BasePool, *, device: int | None = None, **options: Any) -> An
         raise DriverUnavailable(
             f"PyTorch {torch.__version__} has no torch.cuda.MemPool: update it to 2.5 or later, "
             "or use install()"
+        )
+    if not torch.cuda.is_available():
+        raise DriverUnavailable(
+            "PyTorch finds no GPU (torch.cuda.is_available() is False), without which it makes no "
+            "MemPool: install NVIDIA's driver"
         )
     with _lock:
         ordinal = _claim(pool, device)
