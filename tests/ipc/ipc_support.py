@@ -23,10 +23,10 @@ from umfpy.ipc import process as process_module
 KINDS = ("alloc", "free", "export", "open", "close")
 
 
-class CountingHost(umfpy.HostProvider):
-    """Shared host memory that counts what succeeds, over all of its instances."""
+class Counting(umfpy.Provider):
+    """Counts what a provider does with success, over all instances of its class."""
 
-    counts: ClassVar[Counter[str]] = Counter()
+    counts: ClassVar[Counter[str]]
 
     def alloc(self, size: int, alignment: int = 0) -> int:
         ptr = super().alloc(size, alignment)
@@ -55,6 +55,24 @@ class CountingHost(umfpy.HostProvider):
     def ipc_close(self, ptr: int, size: int) -> None:
         super().ipc_close(ptr, size)
         self.counts["close"] += 1
+
+
+class CountingHost(Counting, umfpy.HostProvider):
+    """Shared host memory, counted."""
+
+    counts: ClassVar[Counter[str]] = Counter()
+
+
+class CountingVmm(Counting, umfpy.CudaVmmProvider):
+    """CUDA memory that is mapped in chunks, counted."""
+
+    counts: ClassVar[Counter[str]] = Counter()
+
+
+class CountingAsync(Counting, umfpy.CudaAsyncProvider):
+    """CUDA memory out of a pool of the driver's, counted."""
+
+    counts: ClassVar[Counter[str]] = Counter()
 
 
 class Side:
@@ -104,6 +122,11 @@ _LEVEL_ZERO_CALLS = {
     "open": "zeMemOpenIpcHandle",
     "close": "zeMemCloseIpcHandle",
 }
+#: What providers of CUDA have for themselves until they are closed.
+_CUDA_OWN = {
+    "cuda_vmm": (CountingVmm, {"reservations", "handles"}),
+    "cuda_async": (CountingAsync, {"pools", "streams"}),
+}
 #: What a Level Zero provider has for itself until it is closed.
 _LEVEL_ZERO_OWN = {"contexts", "lists", "event_pools", "events"}
 
@@ -116,7 +139,19 @@ def make_side(kind: str) -> Side:
     if kind == "level_zero":
         return _level_zero_side()
     emu = umfpy.emulate("cuda", memory="1GiB")
+    if kind in _CUDA_OWN:
+        return _counting_side(kind, emu)
     return Side(kind, umfpy.CudaProvider(0), lambda name: emu.calls[_CUDA_CALLS[name]], emu.leaks)
+
+
+def _counting_side(kind: str, emu: Any) -> Side:
+    cls, own = _CUDA_OWN[kind]
+    umfpy.ipc.register_provider(kind, cls)
+
+    def leaks() -> object:
+        return {what: items for what, items in emu.leaks().items() if what not in own}
+
+    return Side(kind, cls(0), lambda name: cls.counts[name], leaks)
 
 
 def _level_zero_side() -> Side:

@@ -5,8 +5,14 @@ from __future__ import annotations
 
 import gc
 
+import pytest
+
 from umfpy import CoarseProvider, ProxyPool
 from umfpy.ipc import export
+
+pytestmark = pytest.mark.parametrize(
+    "side", ["host", "cuda", "cuda_vmm", "cuda_async", "level_zero"], indirect=True
+)
 
 
 def test_two_halves_of_one_native_allocation(side, peer):
