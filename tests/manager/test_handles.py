@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import copy
-import gc
 import pickle
-import random
-import threading
 import weakref
 
 import pytest
@@ -146,94 +143,6 @@ def test_closing_reports_what_lives() -> None:
     assert manager.storage(handle).size == 100
     handle.release()
     assert manager.memory_usage().bytes_reserved == 0, "the page goes with its last slice"
-
-
-class Worker:
-    """A user of a manager: what it holds it has written, and nobody else may have changed."""
-
-    def __init__(self, manager: MemoryManager, number: int) -> None:
-        self.manager = manager
-        self.random = random.Random(number)
-        self.number = number
-        self.made = 0
-        self.live: list[tuple[object, int, int]] = []
-        self.stale: list[Handle] = []
-
-    def run(self, operations: int) -> None:
-        for _ in range(operations):
-            if len(self.live) < 30 or self.random.random() < 0.5:
-                self.take()
-            else:
-                self.drop()
-        while self.live:
-            self.drop()
-
-    def take(self) -> None:
-        size = self.random.choice((0, 1, 31, 32, 33, 500, 2000, self.random.randrange(9000)))
-        handle = self.manager.reserve(size)
-        self.made += 1
-        seed = self.number * 1_000_003 + self.made
-        write(self.manager.storage(handle).ptr, pattern(seed, size))
-        chance = self.random.random()
-        kept: object = handle
-        if chance < 0.2:
-            kept = Handle()
-            self.manager.bind(handle, kept, self.made)
-            self.outdate(handle)
-        elif chance < 0.4:
-            kept = handle.binding()
-            self.outdate(handle)
-        elif chance < 0.6:
-            kept = handle.clone()
-            handle.release()
-            self.outdate(handle)
-        self.live.append((kept, size, seed))
-
-    def outdate(self, handle: Handle) -> None:
-        if len(self.stale) < 200:
-            self.stale.append(handle)
-        else:
-            self.stale[self.random.randrange(200)] = handle
-
-    def drop(self) -> None:
-        handle, size, seed = self.live.pop(self.random.randrange(len(self.live)))
-        found = self.manager.storage(handle)
-        assert found.size == size
-        assert read(found.ptr, size) == pattern(seed, size), "somebody else wrote here"
-        if self.stale:
-            with pytest.raises(StaleHandle):
-                self.manager.storage(self.random.choice(self.stale))
-        handle.release()
-
-
-@pytest.mark.parametrize("preset", ["sub_slices", "exclusive_pages"])
-def test_no_handle_ever_leads_to_somebody_elses_bytes(preset: str) -> None:
-    manager = MemoryManager(
-        HostProvider(), preset, {"max_page_size": "64MiB", "alignment": 32}, persistent="size-match"
-    )
-    workers = [Worker(manager, number) for number in range(4)]
-    errors: list[BaseException] = []
-
-    def work(worker: Worker) -> None:
-        try:
-            worker.run(50_000)
-        except BaseException as error:  # noqa: BLE001  (a thread has nobody else to tell)
-            errors.append(error)
-
-    threads = [threading.Thread(target=work, args=(worker,)) for worker in workers]
-    for thread in threads:
-        thread.start()
-    for turn in range(20):
-        threads[0].join(0.02)
-        if turn % 5 == 0:
-            manager.cleanup(explicit=turn % 10 == 0)
-    for thread in threads:
-        thread.join()
-    gc.collect()
-    assert not errors
-    assert manager.memory_usage().number_allocs == 0
-    manager.check("full")
-    manager.close()
 
 
 def test_a_forked_child_is_told() -> None:
