@@ -47,7 +47,7 @@ POOLS = {
 }
 
 #: One of each way to cut memory up, for providers that have it all from the same core.
-FEW = ("pool", "proxy", "slab", "manager", "slab over pool over slab")
+FEW = ("pool", "proxy", "slab", "manager")
 
 _numbers = itertools.count()
 

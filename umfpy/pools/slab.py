@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, NoReturn, SupportsIndex, TypeVar
 
 from umfpy.core.extents import innermost
 from umfpy.core.pages import stream_number
-from umfpy.core.pool import live_pools
 from umfpy.errors import InvalidArgument, OutOfMemoryError
 from umfpy.pools.base import ProviderPool
 from umfpy.pools.slab_bucket import SlabBucket
@@ -18,10 +17,11 @@ from umfpy.pools.slab_callers import CallersPool
 from umfpy.pools.slab_holdings import SlabHoldings
 from umfpy.pools.slab_large import LargePool
 from umfpy.pools.slab_requests import checked_address, checked_alignment, checked_size
+from umfpy.pools.slab_shortage import reclaimers, shortage
 from umfpy.pools.slab_sizes import SlabSizes, natural_alignment
 from umfpy.pools.slab_stats import BucketStats, pool_stats
 from umfpy.provider import Capability
-from umfpy.units import format_size, parse_size
+from umfpy.units import parse_size
 
 if TYPE_CHECKING:
     from umfpy.core.cinterface import CInterface
@@ -48,7 +48,8 @@ class SlabPool(ProviderPool):
     dropped, with the next request to that bucket or the next question to the pool.
 
     Each bucket is an extent map of its own, whose extents are the slabs and whose blocks are the
-    cells.  An allocation's ``pool`` is its bucket's part of this pool.
+    cells.  An allocation's ``pool`` is its bucket, whose ``manager`` is this pool; `find` tells
+    this pool.
 
     Parameters
     ----------
@@ -239,13 +240,13 @@ class SlabPool(ProviderPool):
         answer = self._ask(ask)
         if answer is None:
             # Without any lock of this pool: pools ask each other for memory.
-            for reclaim in self._reclaimers(size):
+            for reclaim in reclaimers(self, self._members(), size):
                 if reclaim():
                     answer = self._ask(ask)
                     if answer is not None:
                         break
         if answer is None:
-            raise self._out_of_memory(size)
+            raise shortage(self, size)
         self._holdings.totals.note()
         return answer
 
@@ -254,57 +255,6 @@ class SlabPool(ProviderPool):
         with contextlib.suppress(OutOfMemoryError):
             return ask()
         return None
-
-    def _can_ever_hold(self, size: int) -> bool:
-        """Whether giving anything up could help: a request beyond the device costs nobody else."""
-        info = self.provider.memory_info()
-        bounds = [1 << 62, self.limit_bytes, info[1] if info else None]
-        return all(size <= bound for bound in bounds if bound is not None)
-
-    def _reclaimers(self, size: int) -> Iterator[Callable[[], bool]]:
-        """What may bring memory back, the cheapest first; each says whether it did."""
-        if not self._can_ever_hold(size):
-            return
-        yield lambda: sum(member._trim(wait=True) for member in self._members()) > 0
-        for pool in self._neighbours():
-            yield partial(_trim, pool)
-
-    def _neighbours(self) -> list[ProviderPool]:
-        """The other pools that take memory from the same device."""
-        mine = self.provider
-        parts = {id(part) for part in (self, *self._members())}
-        return [
-            pool
-            for pool in live_pools()
-            if id(pool) not in parts
-            and isinstance(pool, ProviderPool)
-            and pool.provider.memory_type == mine.memory_type
-            and pool.provider.device == mine.device
-            and not pool.closed
-        ]
-
-    def _out_of_memory(self, size: int) -> OutOfMemoryError:
-        now = self.stats()
-        info = self.provider.memory_info()
-        words = [
-            f"pool {self.name!r} has no {format_size(size)} ({size} bytes) left",
-            f"live {format_size(now.used_bytes)} in {now.live_allocations} allocations, "
-            f"held {format_size(now.reserved_bytes)}",
-        ]
-        if info is not None:
-            words.append(f"device: {format_size(info[0])} of {format_size(info[1])} free")
-        if self.limit_bytes is not None:
-            words.append(f"limit_bytes is {format_size(self.limit_bytes)}: raise it if you can")
-        words.append("free or drop allocations; a slab goes back only with its last cell")
-        return OutOfMemoryError(
-            "; ".join(words),
-            requested=size,
-            used=now.used_bytes,
-            reserved=now.reserved_bytes,
-            limit=self.limit_bytes,
-            largest_free=now.largest_free_bytes,
-            provider=self.provider.name,
-        )
 
     # Giving back.
 
@@ -425,7 +375,3 @@ class SlabPool(ProviderPool):
         """Check every bucket's extent map and slabs: ``"off"``, ``"cheap"`` or ``"full"``."""
         for member in self._members():
             member.check(level)
-
-
-def _trim(pool: ProviderPool) -> bool:
-    return pool.trim() > 0

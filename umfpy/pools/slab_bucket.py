@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class SlabBucket(ProviderPool):
-    """A part of a `SlabPool`: its ``allocation.pool``, and what `find` tells.
+    """A part of a `SlabPool`: the ``pool`` of its allocations.
 
     A cell comes and goes by the extent map: a request takes exactly one cell's bytes off the
     front of a free run, so that every block starts a whole number of cells into its slab.  What
@@ -98,8 +98,13 @@ class SlabBucket(ProviderPool):
             f"{self.name!r} has no functions for callers in C; use those of its SlabPool"
         )
 
+    @property
+    def manager(self) -> ProviderPool | None:
+        """The `SlabPool` that the bucket is a part of, which `find` tells; None once it is gone."""
+        return self.holdings.pool()
+
     def _whole(self) -> ProviderPool:
-        pool = self.holdings.pool()
+        pool = self.manager
         if pool is None:
             raise InvalidArgument(f"the pool of {self.name!r} is gone; make a new one")
         return pool

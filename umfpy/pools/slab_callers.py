@@ -29,6 +29,11 @@ class CallersPool(ProviderPool):
         self._slabs = slabs
         self._freeing = threading.local()
 
+    @property
+    def manager(self) -> ProviderPool:
+        """The `SlabPool`, which `find` tells."""
+        return self._slabs
+
     def free(
         self, ptr: int | None, size: SupportsIndex | None = None, stream: Stream = None
     ) -> None:

@@ -8,6 +8,7 @@ from umfpy.pools.growth import round_up
 from umfpy.pools.proxy import ProxyPool
 
 if TYPE_CHECKING:
+    from umfpy.pools.base import ProviderPool
     from umfpy.pools.slab_holdings import SlabHoldings
     from umfpy.provider import Provider
 
@@ -19,6 +20,11 @@ class LargePool(ProxyPool):
         super().__init__(provider, name=name, zero=holdings.zero)
         self._growing = holdings.growing
         self.holdings = holdings
+
+    @property
+    def manager(self) -> ProviderPool | None:
+        """The `SlabPool` that this is a part of, which `find` tells; None once it is gone."""
+        return self.holdings.pool()
 
     def _obtain(self, size: int, alignment: int, stream: int, index: bool) -> int:
         with self._growing:

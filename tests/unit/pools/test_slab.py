@@ -61,7 +61,8 @@ def test_a_request_gets_the_next_larger_cell(pool: SlabPool, size: int) -> None:
         assert allocation.size == size
         assert (pool.stats().requested_bytes, pool.stats().used_bytes) == (size, cell)
         assert bucket(pool, cell).used_cells == 1
-        assert find(allocation.ptr).size == size
+        assert allocation.pool.manager is pool
+        assert (find(allocation.ptr).size, find(allocation.ptr).pool) == (size, pool)
 
 
 def test_a_slab_is_cut_into_equal_cells(pool: SlabPool, provider: FakeProvider) -> None:
@@ -373,7 +374,7 @@ def test_c_callers(streamed: FakeProvider) -> None:
     calls = PortCalls(pool)
     pointers = [calls.malloc(size) for size in (1, 5000, 3 * MIB)]
     assert pool.stats().requested_bytes == 5001 + 3 * MIB
-    assert all(find(ptr) is not None for ptr in pointers)
+    assert all(find(ptr).pool is pool for ptr in pointers)
     for ptr in pointers:
         calls.free(ptr)
     assert (calls.refused, pool.stats().live_allocations) == (0, 0)
@@ -451,7 +452,7 @@ def test_nested_pools(provider: FakeProvider) -> None:
     middle = Pool(bottom)
     top = SlabPool(middle)
     allocation = top.allocate(5000)
-    assert find(allocation.ptr).pool is allocation.pool
+    assert find(allocation.ptr).pool is top
     assert bottom.owns(allocation.ptr)
     allocation.free()
     for pool in (top, middle, bottom):
