@@ -8,17 +8,17 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from umfpy.errors import InvalidArgument, NotSupported, OutOfMemoryError
+from umfpy.errors import OutOfMemoryError
 from umfpy.provider import Capability, Location
 from umfpy.providers.cuda.vmm_addresses import AddressSpace
 from umfpy.providers.cuda.vmm_backing import Backing
-from umfpy.providers.cuda.vmm_base import CudaDeviceProvider, wait_for
+from umfpy.providers.cuda.vmm_base import wait_for
 from umfpy.providers.cuda.vmm_chunks import ChunkInfo, chunk_unit
 from umfpy.providers.cuda.vmm_exchange import Exchange
 from umfpy.providers.cuda.vmm_handles import Handles
-from umfpy.providers.cuda.vmm_ipc import VmmPayload
 from umfpy.providers.cuda.vmm_later import Later
 from umfpy.providers.cuda.vmm_mapper import Mapper
+from umfpy.providers.cuda.vmm_shared import SharedChunks
 from umfpy.providers.cuda.vmm_support import (
     check_chunk_size,
     check_device,
@@ -27,7 +27,7 @@ from umfpy.providers.cuda.vmm_support import (
     granularity,
     physical_properties,
 )
-from umfpy.providers.host.arguments import check_request, round_up
+from umfpy.providers.host.arguments import check_request
 from umfpy.providers.host.pieces import Piece
 from umfpy.units import parse_size
 
@@ -43,7 +43,7 @@ _KEPT_PART = 64
 _RESERVATION = 1 << 64
 
 
-class CudaVmmProvider(CudaDeviceProvider):
+class CudaVmmProvider(SharedChunks):
     """Device memory out of CUDA's virtual memory management: parts of it come and go.
 
     Addresses are reserved in large ranges (cuMemAddressReserve), and chunks of physical memory
@@ -353,72 +353,6 @@ class CudaVmmProvider(CudaDeviceProvider):
                 self._pieces.check_usable(side, size)
         super().copy(dst, src, size, stream)
 
-    # IPC.
-
-    def ipc_export(self, ptr: int, size: int) -> bytes:
-        """Return what another process needs to open the piece: cuMemExportToShareableHandle.
-
-        Its chunks are as many file descriptors of this process until the export ends: by
-        `ipc_release`, or with the memory.
-
-        Raises
-        ------
-        InvalidArgument
-            Not a whole piece of this provider, or a decommitted one.
-        NotSupported
-            The provider is not shareable.
-        DriverError, OutOfMemoryError
-            The driver refused, or no descriptor is left: see ulimit -n.
-        """
-        self._check_ipc()
-        with self._pieces.changed(ptr, size) as piece:
-            self._check_usable(ptr, piece)
-            chunks = self._backing.within(ptr, self._length(size))
-            return self._exchange.export(self.ipc_scope(), ptr, size, chunks)
-
-    def ipc_release(self, payload: bytes) -> None:
-        """End an export: who opens it later is told so.  One that has ended already is fine."""
-        self._check_ipc()
-        VmmPayload.unpack(payload)
-        self._exchange.exports.end(payload)
-
-    def ipc_descriptors(self, payload: bytes) -> Sequence[int]:
-        """Return a descriptor for each chunk, and one that proves them good.
-
-        None if the export has ended, or has more of them than travel with a handle; then the
-        importer fetches them, for which it needs the right to trace this process.
-        """
-        return self._exchange.exports.descriptors(payload)
-
-    def ipc_size(self, payload: bytes) -> int:
-        """Return the bytes of the exported piece."""
-        return VmmPayload.unpack(payload).size
-
-    def ipc_open(self, payload: bytes, descriptors: Sequence[int] = ()) -> int:
-        """Map another process's memory, all chunks in one range.
-
-        cuMemImportFromShareableHandle, cuMemMap, cuMemSetAccess.
-
-        Raises
-        ------
-        IpcError
-            The payload is of another device, its memory is gone, or the system does not let this
-            process at the descriptors; see `Provider.ipc_open`.
-        NotSupported
-            This provider is not shareable.
-        """
-        self._check_ipc()
-        parsed = VmmPayload.unpack(payload)
-        self._check_device(parsed.uuid)
-        return self._exchange.open(parsed, payload, descriptors)
-
-    def ipc_close(self, ptr: int, size: int) -> None:
-        """Unmap what `ipc_open` returned, after a wait for the device: cuMemUnmap."""
-        self._check_ipc()
-        self.synchronize()
-        self._exchange.imports.close(ptr, size)
-        self._close_if_unused()
-
     # Questions.
 
     @property
@@ -465,17 +399,3 @@ class CudaVmmProvider(CudaDeviceProvider):
         finally:
             self._close_if_unused()
         return ptr
-
-    def _length(self, size: int) -> int:
-        return round_up(size, self._unit)
-
-    def _check_ipc(self) -> None:
-        if Capability.IPC not in self.capabilities:
-            raise NotSupported(
-                "this memory cannot be opened by other processes: the provider was made with "
-                "shareable=False, or the device has no handles that are file descriptors"
-            )
-
-    def _check_usable(self, ptr: int, piece: Piece) -> None:
-        if not piece.usable:
-            raise InvalidArgument(f"the piece at {ptr:#x} is decommitted: commit it first")

@@ -1,0 +1,101 @@
+"""Memory of several chunks for other processes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from umfpy.errors import InvalidArgument, NotSupported
+from umfpy.provider import Capability
+from umfpy.providers.cuda.vmm_backing import Backing
+from umfpy.providers.cuda.vmm_base import CudaDeviceProvider
+from umfpy.providers.cuda.vmm_exchange import Exchange
+from umfpy.providers.cuda.vmm_ipc import VmmPayload
+from umfpy.providers.host.arguments import round_up
+from umfpy.providers.host.pieces import Piece
+
+
+class SharedChunks(CudaDeviceProvider):
+    """The IPC half of `CudaVmmProvider`, which sets what is declared here."""
+
+    _backing: Backing
+    _exchange: Exchange
+    #: Bytes of the smallest chunk.
+    _unit: int
+
+    def ipc_export(self, ptr: int, size: int) -> bytes:
+        """Return what another process needs to open the piece: cuMemExportToShareableHandle.
+
+        Its chunks are as many file descriptors of this process until the export ends: by
+        `ipc_release`, or with the memory.
+
+        Raises
+        ------
+        InvalidArgument
+            Not a whole piece of this provider, or a decommitted one.
+        NotSupported
+            The provider is not shareable.
+        DriverError, OutOfMemoryError
+            The driver refused, or no descriptor is left: see ulimit -n.
+        """
+        self._check_ipc()
+        with self._pieces.changed(ptr, size) as piece:
+            self._check_usable(ptr, piece)
+            chunks = self._backing.within(ptr, self._length(size))
+            return self._exchange.export(self.ipc_scope(), ptr, size, chunks)
+
+    def ipc_release(self, payload: bytes) -> None:
+        """End an export: who opens it later is told so.  One that has ended already is fine."""
+        self._check_ipc()
+        VmmPayload.unpack(payload)
+        self._exchange.exports.end(payload)
+
+    def ipc_descriptors(self, payload: bytes) -> Sequence[int]:
+        """Return a descriptor for each chunk, and one that proves them good.
+
+        None if the export has ended, or has more of them than travel with a handle; then the
+        importer fetches them, for which it needs the right to trace this process.
+        """
+        return self._exchange.exports.descriptors(payload)
+
+    def ipc_size(self, payload: bytes) -> int:
+        """Return the bytes of the exported piece."""
+        return VmmPayload.unpack(payload).size
+
+    def ipc_open(self, payload: bytes, descriptors: Sequence[int] = ()) -> int:
+        """Map another process's memory, all chunks in one range.
+
+        cuMemImportFromShareableHandle, cuMemMap, cuMemSetAccess.
+
+        Raises
+        ------
+        IpcError
+            The payload is of another device, its memory is gone, or the system does not let this
+            process at the descriptors; see `Provider.ipc_open`.
+        NotSupported
+            This provider is not shareable.
+        """
+        self._check_ipc()
+        parsed = VmmPayload.unpack(payload)
+        self._check_device(parsed.uuid)
+        return self._exchange.open(parsed, payload, descriptors)
+
+    def ipc_close(self, ptr: int, size: int) -> None:
+        """Unmap what `ipc_open` returned, after a wait for the device: cuMemUnmap."""
+        self._check_ipc()
+        self.synchronize()
+        self._exchange.imports.close(ptr, size)
+        self._close_if_unused()
+
+    def _length(self, size: int) -> int:
+        return round_up(size, self._unit)
+
+    def _check_ipc(self) -> None:
+        if Capability.IPC not in self.capabilities:
+            raise NotSupported(
+                "this memory cannot be opened by other processes: the provider was made with "
+                "shareable=False, or the device has no handles that are file descriptors"
+            )
+
+    def _check_usable(self, ptr: int, piece: Piece) -> None:
+        if not piece.usable:
+            raise InvalidArgument(f"the piece at {ptr:#x} is decommitted: commit it first")
