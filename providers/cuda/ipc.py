@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 import ctypes
-import hashlib
 import struct
 from dataclasses import dataclass
 from types import ModuleType
 from typing import Any
 
 from umfpy.errors import IpcError
+from umfpy.providers.host.sealed import seal, unseal
 
 _MAGIC = b"umfpyC1\0"
 #: CU_IPC_HANDLE_SIZE (cuda.h).
 HANDLE_SIZE = 64
 _LAYOUT = struct.Struct(f"<8s16s{HANDLE_SIZE}sQQ")
-#: Bytes of the digest at the end, which finds what was damaged on the way.
-_DIGEST_SIZE = 8
 
 
 @dataclass(frozen=True)
@@ -31,8 +29,7 @@ class CudaPayload:
     def pack(self) -> bytes:
         """Return the payload as bytes."""
         uuid = bytes.fromhex(self.uuid)
-        body = _LAYOUT.pack(_MAGIC, uuid, self.handle, self.offset, self.size)
-        return body + _digest(body)
+        return seal(_LAYOUT.pack(_MAGIC, uuid, self.handle, self.offset, self.size))
 
     @classmethod
     def unpack(cls, data: bytes) -> CudaPayload:
@@ -43,19 +40,13 @@ class CudaPayload:
         IpcError
             The bytes are not such a payload, or not a possible one.
         """
-        body, digest = data[: _LAYOUT.size], data[_LAYOUT.size :]
-        if len(body) != _LAYOUT.size or body[: len(_MAGIC)] != _MAGIC:
-            raise IpcError(f"{len(data)} bytes that do not describe CUDA memory")
-        if digest != _digest(body):
-            raise IpcError("a CUDA handle that was changed on the way")
+        body = unseal(data, _MAGIC, "CUDA memory")
+        if len(body) != _LAYOUT.size:
+            raise IpcError(f"{len(data)} bytes are not as many as describe CUDA memory")
         _, uuid, handle, offset, size = _LAYOUT.unpack(body)
         if not 0 < size < 1 << 63 or offset >= 1 << 63:
             raise IpcError(f"a CUDA handle with an impossible range: {size} bytes at {offset}")
         return cls(uuid.hex(), handle, offset, size)
-
-
-def _digest(body: bytes) -> bytes:
-    return hashlib.blake2b(body, digest_size=_DIGEST_SIZE).digest()
 
 
 def handle_bytes(handle: Any) -> bytes:

@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 import struct
 from dataclasses import dataclass
 
 from umfpy.errors import IpcError
 from umfpy.providers.host.exports import start_time
+from umfpy.providers.host.sealed import seal, unseal
 from umfpy.providers.level_zero.constants import ZE_MAX_DEVICE_UUID_SIZE, ZE_MAX_IPC_HANDLE_SIZE
 
 _MAGIC = b"umfpyZ1\0"
 _LAYOUT = struct.Struct(f"<8s{ZE_MAX_DEVICE_UUID_SIZE}s{ZE_MAX_IPC_HANDLE_SIZE}sQQqQQQ")
 #: Where a handle has the exporter's file descriptor: in its first int.
 _DESCRIPTOR = struct.Struct("=i")
-#: Bytes of the digest at the end, which finds what was damaged on the way.
-_DIGEST_SIZE = 8
 #: `LevelZeroPayload.inode` if the handle holds no descriptor.
 _NO_FILE = 0
 
@@ -82,7 +80,7 @@ class LevelZeroPayload:
             self.dev,
             self.inode,
         )
-        return body + _digest(body)
+        return seal(body)
 
     @classmethod
     def unpack(cls, data: bytes) -> LevelZeroPayload:
@@ -93,11 +91,9 @@ class LevelZeroPayload:
         IpcError
             The bytes are not such a payload, or not a possible one.
         """
-        body, digest = data[: _LAYOUT.size], data[_LAYOUT.size :]
-        if len(body) != _LAYOUT.size or body[: len(_MAGIC)] != _MAGIC:
-            raise IpcError(f"{len(data)} bytes that do not describe Level Zero memory")
-        if digest != _digest(body):
-            raise IpcError("a Level Zero handle that was changed on the way")
+        body = unseal(data, _MAGIC, "Level Zero memory")
+        if len(body) != _LAYOUT.size:
+            raise IpcError(f"{len(data)} bytes are not as many as describe Level Zero memory")
         _, uuid, *rest = _LAYOUT.unpack(body)
         payload = cls(uuid.hex(), *rest)
         possible = (
@@ -117,7 +113,3 @@ class LevelZeroPayload:
 def _descriptor(handle: bytes) -> int:
     fd: int = _DESCRIPTOR.unpack_from(handle)[0]
     return fd
-
-
-def _digest(body: bytes) -> bytes:
-    return hashlib.blake2b(body, digest_size=_DIGEST_SIZE).digest()

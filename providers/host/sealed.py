@@ -1,0 +1,31 @@
+"""Payloads with a digest at the end, which finds what was damaged on the way."""
+
+from __future__ import annotations
+
+import hashlib
+
+from umfpy.errors import IpcError
+
+#: Bytes of the digest.
+_DIGEST_SIZE = 8
+
+
+def seal(body: bytes) -> bytes:
+    """Return `body` with its digest behind it."""
+    return body + hashlib.blake2b(body, digest_size=_DIGEST_SIZE).digest()
+
+
+def unseal(data: bytes, magic: bytes, what: str) -> bytes:
+    """Return the body of a sealed payload, which begins with `magic`.
+
+    Raises
+    ------
+    IpcError
+        The bytes are something else, or were changed.
+    """
+    body = data[:-_DIGEST_SIZE]
+    if not body.startswith(magic):
+        raise IpcError(f"{len(data)} bytes that do not describe {what}")
+    if seal(body) != data:
+        raise IpcError(f"a handle of {what} that was changed on the way")
+    return body
