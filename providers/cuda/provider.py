@@ -3,29 +3,21 @@
 from __future__ import annotations
 
 import contextlib
-import weakref
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
-from umfpy.errors import (
-    DriverError,
-    InvalidArgument,
-    IpcError,
-    NotSupported,
-    OutOfMemoryError,
-    UmfpyError,
-)
-from umfpy.provider import Capability, Location, NativeError, Provider
-from umfpy.providers.cuda.contents import copy_memory, fill_zero
-from umfpy.providers.cuda.context import PrimaryContext, device_uuid, find_device
+from umfpy.errors import DriverError, InvalidArgument, NotSupported, OutOfMemoryError
+from umfpy.provider import Capability
+from umfpy.providers.cuda.context import PrimaryContext
 from umfpy.providers.cuda.driver import NOT_SUPPORTED, CudaDriver
 from umfpy.providers.cuda.imports import CudaImports
 from umfpy.providers.cuda.ipc import CudaPayload, handle_bytes
 from umfpy.providers.cuda.kinds import KINDS
-from umfpy.providers.cuda.properties import pointer_properties
+from umfpy.providers.cuda.vmm_base import CudaDeviceProvider
 from umfpy.providers.host.arguments import check_request, round_up
 from umfpy.providers.host.pages import SYSTEM_PAGE
-from umfpy.providers.host.pieces import Piece, Pieces
+from umfpy.providers.host.pieces import Piece
 from umfpy.units import format_size
 
 #: What cuMemAlloc cuts its small allocations out of, and aligns the large ones to.  Not promised,
@@ -33,7 +25,7 @@ from umfpy.units import format_size
 _LIKELY_ALIGNMENT = 2 << 20
 
 
-class CudaProvider(Provider):
+class CudaProvider(CudaDeviceProvider):
     """Memory of the CUDA driver, through cuda-python.
 
     Parameters
@@ -67,25 +59,20 @@ class CudaProvider(Provider):
         kind = KINDS.get(memory_type)
         if kind is None:
             raise InvalidArgument(f"memory_type is {memory_type!r}; use one of {', '.join(KINDS)}")
+        super().__init__(device)
         self._kind = kind
-        self._driver = driver = CudaDriver()
         self._ordinal = device
-        self._handle = find_device(driver, device)
         self.memory_type = memory_type
         self.device = -1 if memory_type == "host" else device
         self.capabilities = kind.capabilities
-        if memory_type == "managed" and _host_may_touch(driver, self._handle):
+        if memory_type == "managed" and _host_may_touch(self._driver, self._handle):
             self.capabilities |= Capability.HOST_ACCESS
-        self._pieces = Pieces()
-        self._imports = CudaImports(driver)
+        self._imports = CudaImports(self._driver)
         self._granularities: dict[str, int] = {}
-        self._closed = False
         self._abandoned: list[int] = []
-        self._context = PrimaryContext(driver, self._handle)
-        # A provider that is dropped without close() must not keep the context; one with live
-        # memory must, because that would go with it.  At exit the driver cleans up by itself.
-        finalizer = weakref.finalize(self, _drop_context, self._context, self._pieces)
-        finalizer.atexit = False
+        self._closing.holdings.append(self._imports)
+        give = partial(self._driver.call, kind.give)
+        self._closing.before(partial(_give_back, give, self._context, self._abandoned))
 
     def alloc(self, size: int, alignment: int = 0) -> int:
         """Return the address of `size` bytes: cuMemAlloc, cuMemHostAlloc or cuMemAllocManaged.
@@ -107,8 +94,7 @@ class CudaProvider(Provider):
         size, alignment = check_request(size, alignment, self.name)
         alignment = max(alignment, self.granule)
         with self._pieces.coming(), self._context:
-            if self._closed:
-                raise InvalidArgument("this CUDA provider is closed; make a new one")
+            self._check_open()
             try:
                 base, ptr = self._take_aligned(size, alignment)
             except OutOfMemoryError as error:
@@ -131,8 +117,7 @@ class CudaProvider(Provider):
         """
         with self._context, self._pieces.released(ptr, size) as piece:
             self._driver.call(self._kind.give, piece.origin)
-        if self._closed:
-            self._release_if_unused()
+        self._close_if_unused()
 
     def granularity(self, size: int = 0) -> int:
         """Return the device's unit, cuMemGetAllocationGranularity MINIMUM; on the host the page."""
@@ -141,25 +126,6 @@ class CudaProvider(Provider):
     def recommended_granularity(self, size: int = 0) -> int:
         """Return the device's best unit, cuMemGetAllocationGranularity RECOMMENDED."""
         return self._query_granularity("CU_MEM_ALLOC_GRANULARITY_RECOMMENDED")
-
-    def zero(self, ptr: int, size: int, stream: int | None = None) -> None:
-        """Write zeros: cuMemsetD8Async on `stream`, else done when the call returns."""
-        with self._context:
-            fill_zero(self._driver, ptr, size, stream)
-
-    def copy(self, dst: Location, src: Location, size: int, stream: int | None = None) -> None:
-        """Copy between addresses and host buffers, on `stream`, else done at return.
-
-        A buffer of ordinary host memory may be reused at return even with a stream; of pinned
-        memory it has to stay as it is until the stream gets there.
-        """
-        with self._context:
-            copy_memory(self._driver, dst, src, size, stream)
-
-    def synchronize(self) -> None:
-        """Wait for all work of the primary context: cuCtxSynchronize."""
-        with self._context:
-            self._driver.call("cuCtxSynchronize")
 
     def ipc_export(self, ptr: int, size: int) -> bytes:
         """Return what another process needs to open the allocation: cuIpcGetMemHandle.
@@ -172,14 +138,10 @@ class CudaProvider(Provider):
             Pinned and managed memory have no handles in CUDA.
         """
         self._check_ipc()
-        found = self._pieces.find(ptr)
-        if found is None or found[0] != ptr or found[1].size != size:
-            raise InvalidArgument(f"no CUDA allocation of {size} bytes starts at {ptr:#x}")
-        base = found[1].origin
+        base = self._pieces.at(ptr, size, "CUDA allocation").origin
         with self._context:
             handle = self._driver.call("cuIpcGetMemHandle", base)
-            uuid = device_uuid(self._driver, self._handle)
-        return CudaPayload(uuid, handle_bytes(handle), ptr - base, size).pack()
+        return CudaPayload(self.ipc_scope(), handle_bytes(handle), ptr - base, size).pack()
 
     def ipc_release(self, payload: bytes) -> None:
         """Nothing to give back: CUDA's handles live as long as the allocation."""
@@ -202,10 +164,8 @@ class CudaProvider(Provider):
         """
         self._check_ipc()
         parsed = CudaPayload.unpack(payload)
+        self._check_device(parsed.uuid)
         with self._context:
-            own = device_uuid(self._driver, self._handle)
-            if parsed.uuid != own:
-                raise IpcError(f"the memory is on device {parsed.uuid}; this provider is on {own}")
             return self._imports.open(parsed)
 
     def ipc_close(self, ptr: int, size: int) -> None:
@@ -213,53 +173,7 @@ class CudaProvider(Provider):
         self._check_ipc()
         with self._context:
             self._imports.close(ptr, size)
-        if self._closed:
-            self._release_if_unused()
-
-    def ipc_scope(self) -> str:
-        """Return the device's UUID in hexadecimal: cuDeviceGetUuid."""
-        return device_uuid(self._driver, self._handle)
-
-    @classmethod
-    def for_ipc(cls, scope: str) -> Provider:
-        """Return a provider on the device with that UUID, whatever its ordinal is here.
-
-        Raises
-        ------
-        IpcError
-            This process does not see it.
-        """
-        driver = CudaDriver()
-        for ordinal in range(driver.call("cuDeviceGetCount")):
-            if device_uuid(driver, driver.call("cuDeviceGet", ordinal)) == scope:
-                return cls(ordinal)
-        raise IpcError(f"this process sees no CUDA device {scope}; look at CUDA_VISIBLE_DEVICES")
-
-    def properties(self, ptr: int) -> dict[str, Any]:
-        """Return the driver's pointer attributes: cuPointerGetAttributes; {} for foreign ones.
-
-        ``memory_type``, ``context``, ``device``, ``base``, ``size``, ``buffer_id``, ``managed``.
-        """
-        with self._context:
-            return pointer_properties(self._driver, ptr)
-
-    def memory_info(self) -> tuple[int, int]:
-        """Return (free, total) bytes of the device: cuMemGetInfo."""
-        with self._context:
-            return self._memory_info()
-
-    def native_error(self) -> NativeError | None:
-        """Return this thread's last failure, in the driver's words."""
-        return self._driver.last_error()
-
-    def live_count(self) -> int:
-        """Return how many allocations there are: 0 when everything was freed."""
-        return len(self._pieces)
-
-    def close(self) -> None:
-        """Release the primary context, as soon as nothing is allocated or opened any more."""
-        self._closed = True
-        self._release_if_unused()
+        self._close_if_unused()
 
     def _take_aligned(self, size: int, alignment: int) -> tuple[int, int]:
         """Return native base and aligned address; the context is current."""
@@ -281,16 +195,6 @@ class CudaProvider(Provider):
         except DriverError:
             self._abandoned.append(base)
 
-    def _release_if_unused(self) -> None:
-        if len(self._pieces) or len(self._imports):
-            return
-        if self._abandoned:
-            with self._context:
-                while self._abandoned:
-                    self._driver.call(self._kind.give, self._abandoned[-1])
-                    self._abandoned.pop()
-        self._context.release()
-
     def _check_ipc(self) -> None:
         if Capability.IPC not in self.capabilities:
             raise NotSupported(
@@ -298,14 +202,10 @@ class CudaProvider(Provider):
                 'CudaProvider(memory_type="device")'
             )
 
-    def _memory_info(self) -> tuple[int, int]:
-        free, total = self._driver.call("cuMemGetInfo")
-        return int(free), int(total)
-
     def _out_of_memory(self, size: int, error: OutOfMemoryError) -> OutOfMemoryError:
         text = f"no {self.memory_type} memory for {size} bytes ({format_size(size)}): {error}"
         with contextlib.suppress(DriverError):
-            free, total = self._memory_info()
+            free, total = self.memory_info()
             text += f"; CUDA device {self._ordinal} has {free} of {total} bytes free"
         return OutOfMemoryError(text, requested=size, provider=self.name)
 
@@ -341,8 +241,10 @@ def _host_may_touch(driver: CudaDriver, device: Any) -> bool:
     return bool(driver.call("cuDeviceGetAttribute", attribute, device))
 
 
-def _drop_context(context: PrimaryContext, pieces: Pieces) -> None:
-    if not len(pieces):
-        # Nobody is there to be told, and a forked child has nothing to release.
-        with contextlib.suppress(UmfpyError):
-            context.release()
+def _give_back(give: Callable[[int], Any], context: PrimaryContext, bases: list[int]) -> None:
+    """Give back what the driver would not take before."""
+    if bases:
+        with context:
+            while bases:
+                give(bases[-1])
+                bases.pop()

@@ -225,11 +225,9 @@ class MappedProvider(HostAccess):
             The memory is private, or belongs to the process that this one was forked from.
         """
         sharing = self._shared()
-        found = self._pieces.find(ptr)
-        if found is None or found[0] != ptr or found[1].size != size:
-            raise InvalidArgument(f"no piece of {size} bytes starts at {ptr:#x}")
-        self._check_accessible(ptr, found[1])
-        return sharing.export(found[1].origin, size)
+        piece = self._pieces.at(ptr, size, "piece")
+        self._check_accessible(ptr, piece)
+        return sharing.export(piece.origin, size)
 
     def ipc_release(self, payload: bytes) -> None:
         """End an export: who opens it later is told so."""

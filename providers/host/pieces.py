@@ -120,6 +120,20 @@ class Pieces:
         with self._lock:
             return self._around(ptr)
 
+    def at(self, ptr: int, size: int, what: str) -> Piece:
+        """Return the piece of `size` bytes that starts at `ptr`.
+
+        Raises
+        ------
+        InvalidArgument
+            There is none; the message calls it `what`.
+        """
+        with self._lock:
+            piece = self._by_ptr.get(ptr)
+        if piece is None or piece.size != size:
+            raise InvalidArgument(f"no {what} of {size} bytes starts at {ptr:#x}")
+        return piece
+
     def check_usable(self, ptr: int, size: int) -> None:
         """Raise InvalidArgument if a range touches a piece that has no accessible backing."""
         if not self._unusable:

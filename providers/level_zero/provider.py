@@ -212,10 +212,7 @@ class LevelZeroProvider(LevelZeroBase):
             Handles are of device memory only.
         """
         self._check_ipc()
-        found = self._pieces.find(ptr)
-        if found is None or found[0] != ptr or found[1].size != size:
-            raise InvalidArgument(f"no Level Zero allocation of {size} bytes starts at {ptr:#x}")
-        base = found[1].origin
+        base = self._pieces.at(ptr, size, "Level Zero allocation").origin
         return self._exports.export(base, ptr - base, size)
 
     def ipc_release(self, payload: bytes) -> None:
