@@ -6,7 +6,7 @@ import threading
 from types import TracebackType
 from typing import Any
 
-from umfpy.errors import DriverError, DriverUnavailable, InvalidArgument
+from umfpy.errors import DriverError, DriverUnavailable, InvalidArgument, OutOfMemoryError
 from umfpy.providers.cuda.driver import CudaDriver
 
 
@@ -59,7 +59,7 @@ class PrimaryContext:
     ) -> None:
         try:
             self._driver.call("cuCtxPopCurrent")
-        except DriverError:
+        except (DriverError, OutOfMemoryError):
             # The work in between is done and must not be reported as failed for this; a second
             # failure means that the context is gone, and everything in it.
             self._driver.call("cuCtxPopCurrent")

@@ -475,3 +475,15 @@ def test_a_forked_child_is_told_to_spawn(emu, run_python):
 def test_exit_with_live_memory_is_silent(emu, run_python):
     program = "from umfpy import CudaProvider\np = CudaProvider(); p.alloc(4096); print('done')"
     assert run_python(program) == "done"
+
+
+@pytest.mark.parametrize("error", [2, 999])
+def test_a_pop_that_fails_once_leaves_the_callers_contexts(emu, callers_contexts, error):
+    provider = CudaProvider(0)
+    emu.fail("cuCtxPopCurrent_v2", nth=1, error=error)
+
+    ptr = provider.alloc(MIB)
+
+    assert context_stack() == callers_contexts
+    provider.free(ptr, MIB)
+    provider.close()
