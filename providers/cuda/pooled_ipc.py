@@ -9,7 +9,8 @@ from types import ModuleType
 from typing import Any
 
 from umfpy.errors import IpcError
-from umfpy.providers.cuda.vmm_sharing import Exporter, seal, unseal
+from umfpy.providers.cuda.vmm_sharing import Exporter
+from umfpy.providers.host.sealed import seal, unseal
 
 _MAGIC = b"umfpyP1\0"
 _WHAT = "memory of a CUDA pool"

@@ -6,7 +6,8 @@ import struct
 from dataclasses import dataclass
 
 from umfpy.errors import IpcError
-from umfpy.providers.cuda.vmm_sharing import Exporter, seal, unseal
+from umfpy.providers.cuda.vmm_sharing import Exporter
+from umfpy.providers.host.sealed import seal, unseal
 
 _MAGIC = b"umfpyV1\0"
 _WHAT = "mapped CUDA memory"

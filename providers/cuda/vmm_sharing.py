@@ -174,24 +174,3 @@ def _check_ticket(fd: int, payload: bytes) -> None:
 def ticket_of(payload: bytes) -> bytes:
     """Return what a ticket for this payload holds."""
     return hashlib.blake2b(payload, digest_size=_DIGEST_SIZE, person=b"ticket").digest()
-
-
-def seal(body: bytes) -> bytes:
-    """Return a payload's body with a digest behind it, which finds what changes on the way."""
-    return body + hashlib.blake2b(body, digest_size=_DIGEST_SIZE).digest()
-
-
-def unseal(data: bytes, magic: bytes, what: str) -> bytes:
-    """Return the body of a sealed payload, which begins with `magic`.
-
-    Raises
-    ------
-    IpcError
-        The bytes are something else, or were changed.
-    """
-    body = data[:-_DIGEST_SIZE]
-    if not body.startswith(magic):
-        raise IpcError(f"{len(data)} bytes that do not describe {what}")
-    if seal(body) != data:
-        raise IpcError(f"a handle of {what} that was changed on the way")
-    return body

@@ -15,7 +15,7 @@ from umfpy.errors import InvalidArgument, IpcError, OutOfMemoryError
 from umfpy.providers.cuda import CudaAsyncProvider, CudaVmmProvider
 from umfpy.providers.cuda.pooled_ipc import PooledPayload
 from umfpy.providers.cuda.vmm_ipc import VmmPayload
-from umfpy.providers.cuda.vmm_sharing import seal
+from umfpy.providers.host.sealed import seal
 
 MIB = 1 << 20
 UNIT = 2 * MIB
