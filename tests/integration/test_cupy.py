@@ -192,9 +192,7 @@ def test_a_device_without_a_pool_and_nothing_else(monkeypatch: pytest.MonkeyPatc
         allocator(5)
 
 
-def test_the_current_stream_orders_the_memory(
-    pool: Pool, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_current_stream_orders_the_memory(pool: Pool, monkeypatch: pytest.MonkeyPatch) -> None:
     allocator = plugin.Allocator(pool)
     monkeypatch.setattr(allocator, "_current_stream", lambda device: 77)
     memory = allocator(100)

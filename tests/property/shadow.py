@@ -59,15 +59,11 @@ class Shadow:
     def split(self, start: int, first: int) -> None:
         whole = self.live[start]
         self._enter(Live(start, first, first, whole.stream))
-        self._enter(
-            Live(start + first, whole.size - first, whole.span - first, whole.stream)
-        )
+        self._enter(Live(start + first, whole.size - first, whole.span - first, whole.stream))
 
     def merged(self, low: int, high: int) -> None:
         first, second = self.live[low], self.live.pop(high)
-        self._enter(
-            Live(low, first.span + second.size, first.span + second.span, first.stream)
-        )
+        self._enter(Live(low, first.span + second.size, first.span + second.span, first.stream))
 
     def _enter(self, piece: Live) -> None:
         self.live[piece.start] = piece

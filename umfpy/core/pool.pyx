@@ -320,14 +320,6 @@ cdef class BasePool:
         cdef uint32_t block = self.map.take(size, alignment, stream, index)
         return block if block else None
 
-    def _is_live(self, uint32_t block, uint32_t generation):
-        """Whether a block is still used, by the allocation of that generation."""
-        cdef bint live
-        lock_enter(&self.m.lock)
-        live = self.m.blocks[block].generation == generation and generation & 1
-        lock_release(&self.m.lock)
-        return live
-
     def c_interface(self):
         """Return the pool's `CInterface`: functions for callers that hold no GIL.
 
