@@ -30,6 +30,7 @@ def live_pools() -> list[BasePool]: ...
 def next_serial() -> int: ...
 
 class BasePool:
+    splits: bool
     def __init__(
         self,
         provider: Provider,

@@ -331,6 +331,9 @@ cdef class BasePool:
             self._c_interface = CInterface(self)
         return self._c_interface
 
+    #: Whether what `malloc` returned may be split and merged.
+    splits = True
+
     def owns(self, address):
         """Return whether `address` lies in a live allocation of this pool."""
         return self.map.describe(address) is not None

@@ -58,6 +58,8 @@ class PoolProvider(Layered):
     def __init__(self, pool: BasePool) -> None:
         super().__init__(pool.provider)
         self.pool = pool
+        if not pool.splits:
+            self.capabilities &= ~Capability.SPLIT
 
     def alloc(self, size: int, alignment: int = 0) -> int:
         ptr: int = self.pool.malloc(size, alignment)
@@ -77,10 +79,16 @@ class PoolProvider(Layered):
         return self.granule
 
     def split(self, ptr: int, size: int, first_size: int) -> None:
+        self._need_split()
         self.pool.map.split(ptr, size, first_size)
 
     def merge(self, low: int, high: int, size: int) -> None:
+        self._need_split()
         self.pool.map.merge(low, high, size)
+
+    def _need_split(self) -> None:
+        if Capability.SPLIT not in self.capabilities:
+            raise self._lacks(Capability.SPLIT)
 
     def __repr__(self) -> str:
         return f"PoolProvider({self.pool.name!r})"

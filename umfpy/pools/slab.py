@@ -78,6 +78,8 @@ class SlabPool(ProviderPool):
         A size, or the provider, is none that the pool can work with.
     """
 
+    splits = False  # cells stay whole
+
     def __init__(
         self,
         provider: Provider | ProviderPool,

@@ -26,6 +26,7 @@ from umfpy import (
     find,
     open_ipc,
 )
+from umfpy.pools.nested import PoolProvider
 from umfpy.pools.slab_sizes import bucket_sizes
 
 KIB = 1 << 10
@@ -517,3 +518,14 @@ def test_threads_share_a_pool() -> None:
     assert all(each.idle_slabs <= 1 and not each.used_cells for each in pool.buckets())
     pool.trim()
     assert not pool.provider.live
+
+
+def test_cells_do_not_split_for_a_pool_above() -> None:
+    pool = SlabPool(FakeProvider())
+    above = PoolProvider(pool)
+    ptr = above.alloc(1024)
+
+    assert Capability.SPLIT not in above.capabilities
+    with pytest.raises(NotSupported, match="SPLIT"):
+        above.split(ptr, 1024, 512)
+    above.free(ptr, 1024)
