@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import pytest
 
+from tests.fakes.programs import assert_silent, run_program
+from tests.fakes.provider import FakeProvider
 from tests.manager.conftest import Make
 from tests.manager.support import exclusive, layout, sliced
 from umfpy import (
     Capability,
     Handle,
     InvalidArgument,
+    MemoryManager,
     OutOfMemoryError,
     Provider,
     StaleHandle,
@@ -242,3 +245,82 @@ def test_a_manager_closed_in_its_own_capture(make: Make) -> None:
     assert pins == []
     allocation.free()
     assert manager.memory_usage().bytes_reserved == 0
+
+
+def test_a_forked_child_knows_nothing_of_captures() -> None:
+    program = run_program(
+        """
+        import os
+        from tests.fakes.provider import FakeProvider
+        from umfpy import Capability, MemoryManager
+        from umfpy.manager import captures
+
+        provider = FakeProvider(capabilities=Capability.STREAMS)
+        manager = MemoryManager(provider)
+        with manager.capturing_memory():
+            child = os.fork()
+            if not child:
+                os._exit(captures.is_frozen(provider))
+            print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), captures.is_frozen(provider))
+        """
+    )
+    assert_silent(program, "0 True")
+
+
+def test_a_pin_stays_where_its_memory_is_bound_to_another_handle(make: Make) -> None:
+    manager = make("sub_slices")
+    with manager.capturing_memory() as pins:
+        held = manager.reserve(1000)
+        place = manager.storage(held).ptr
+    for _ in range(2):
+        assigned = Handle()
+        manager.bind(held, assigned)
+        held = assigned
+    held.release()
+    assigned.release()
+    assert manager.owns(place)
+    manager.mode("persistent")
+    with manager.reserve(1000) as other:
+        assert manager.storage(other).ptr != place
+    pins.clear()
+    assert not manager.owns(place)
+
+
+def test_an_address_that_nobody_freed_outlives_the_manager() -> None:
+    program = run_program(
+        """
+        import gc
+        from umfpy import HostProvider, MemoryManager, find
+
+        manager = MemoryManager(HostProvider(), "sub_slices")
+        with manager.capturing_memory() as pins:
+            ptr = manager.malloc(1000)
+        pins.clear()
+        del manager
+        gc.collect()
+        print(find(ptr) is None or find(ptr).base == ptr)
+        import ctypes
+        ctypes.memset(ptr, 1, 1000)
+        """
+    )
+    assert_silent(program, "True")
+
+
+def test_what_had_to_wait_may_fail_and_the_pins_are_there() -> None:
+    provider = FakeProvider(capabilities=Capability.STREAMS)
+    manager, other = MemoryManager(provider), MemoryManager(provider, name="other")
+    other.reserve(1000).release()
+    manager.capture_begin()
+    manager.reserve(1000).release()
+    other.close()
+    assert provider.live, "which waits for the end of the capture"
+    provider.fail()
+    with pytest.warns(ResourceWarning, match="after a capture failed: as told"):
+        pins = manager.capture_end()
+    assert len(pins) == 1
+    provider.recover()
+    pins.clear()
+    manager.close()
+    for pool in other._pools():
+        pool.close()
+    assert not provider.live

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import itertools
 import random
 from dataclasses import dataclass
@@ -50,7 +51,7 @@ class Walk:
             limit_bytes=self.random.choice((None, 500 * KIB)),
         )
         self.live: list[Live] = []
-        self.pins: list[Handle] = []
+        self.pins: list[tuple[Handle, int, int]] = []  # with the range that each keeps
 
     def step(self) -> None:
         actions = [self.reserve] * 8 + [self.drop] * 7 + [
@@ -94,8 +95,11 @@ class Walk:
         gone = self.live.pop(self.random.randrange(len(self.live)))
         if isinstance(gone.holder, int):
             self.manager.free(gone.ptr, gone.size)
-        elif isinstance(gone.holder, (Handle, Binding)) and self.random.random() < 0.5:
-            gone.holder.release()
+        elif self.random.random() < 0.5:
+            if isinstance(gone.holder, (Handle, Binding)):
+                gone.holder.release()
+            else:
+                gone.holder.free()
 
     def bind(self) -> None:
         handles = [one for one in self.live if isinstance(one.holder, Handle)]
@@ -119,7 +123,9 @@ class Walk:
 
     def capture(self) -> None:
         if self.manager.capturing:
-            self.pins += self.manager.capture_end()
+            for pin in self.manager.capture_end():
+                page = self.manager.storage(pin)
+                self.pins.append((pin, page.ptr, page.size))
         elif self.random.random() < 0.4:
             self.manager.capture_begin()
 
@@ -139,6 +145,10 @@ class Walk:
         places = sorted((one.ptr, max(one.size, 1)) for one in self.live)
         for (start, size), (following, _) in itertools.pairwise(places):
             assert start + size <= following, "no two overlap"
+        for _, start, size in self.pins:
+            assert find(start).base == start, "pinned memory lives"
+            shared = [ptr for ptr, _ in places if start <= ptr < start + size]
+            assert shared in ([], [start]), "and is only whose it was"
         for one in self.live:
             if isinstance(one.holder, (Handle, Binding)):
                 assert self.manager.storage(one.holder).ptr == one.ptr, "nothing moves"
@@ -155,6 +165,7 @@ class Walk:
         self.pins.clear()
         while self.live:
             self.drop()
+        gc.collect()  # what a caught error's frames still hold
         usage = self.manager.memory_usage()
         assert (usage.number_allocs, usage.bytes_in_use, usage.bytes_padding) == (0, 0, 0)
         self.manager.cleanup(True)
@@ -162,6 +173,8 @@ class Walk:
         self.manager.close()
 
 
+# The providers fail; where they do so in what waited for the end of a capture, it is told.
+@pytest.mark.filterwarnings("ignore:giving memory back after a capture failed:ResourceWarning")
 @pytest.mark.parametrize("seed", range(4))
 @pytest.mark.parametrize("alignment", [32, 50])
 @pytest.mark.parametrize("name", LAYOUTS)

@@ -14,7 +14,7 @@ import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from umfpy.errors import InvalidArgument, UmfpyError
+from umfpy.errors import InvalidArgument
 from umfpy.manager.errors import CaptureWouldBreak
 from umfpy.provider import Capability, Provider
 
@@ -91,8 +91,8 @@ def close_window(window: Window) -> None:
     for _, act in due:
         try:
             act()
-        except UmfpyError as error:
-            # Like a destructor, whose work it is: whoever ends the capture did not ask for it.
+        except Exception as error:  # noqa: BLE001
+            # It is the work of destructors, and whoever ends the capture must get his pins.
             warnings.warn(
                 f"giving memory back after a capture failed: {error}", ResourceWarning, stacklevel=3
             )
@@ -133,8 +133,9 @@ def refuse_growing(name: str, provider: Provider, size: int) -> None:
 
 
 def _forget() -> None:
-    """In a forked child: its captures are the parent's."""
-    global _windows
+    """In a forked child: the captures are the parent's, and so is whoever held the lock."""
+    global _lock, _windows
+    _lock = threading.Lock()
     _windows = ()
     _later.clear()
 

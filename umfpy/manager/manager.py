@@ -86,6 +86,8 @@ class MemoryManager(ProviderPool):
     memory at INFO, single requests at DEBUG.  Any thread may call anything.
     """
 
+    splits = False  # a slice's block is in another map than the manager's own
+
     def __init__(
         self,
         provider: Provider | ProviderPool,
@@ -177,6 +179,7 @@ class MemoryManager(ProviderPool):
         rebind(reserved, assigned, self, as_index(cursor))
         if allocation.pool is self._persistent:
             self._persistent.touch(allocation, watch(assigned))
+            self._persistent.move_pins(allocation, assigned)
 
     def cursor(self, handle: Handle | Binding) -> int:
         """Return the cursor that a handle's slice was bound at, 0 before; raises as `storage`."""
@@ -342,7 +345,8 @@ class MemoryManager(ProviderPool):
     def capture_end(self) -> list[Handle]:
         """Close the capture, and return a handle for each slice that was used in it.
 
-        Keep them for as long as the captured graph may run.  Without a capture: [].
+        Keep them for as long as the captured graph may run: they keep the memory, even where it
+        is bound to another handle afterwards.  Without a capture: [].
         """
         with self._server.changing:
             if self._restore is None:

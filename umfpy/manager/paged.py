@@ -113,7 +113,9 @@ class PagedPool(ProviderPool):
         holdings = self._holdings()
         if holdings is None or size >= 1 << 62:
             return None
-        return holdings.fetch(size, alignment if alignment > self.provider.granule else 0, enter)
+        # A page begins with a granule of the map, which may be larger than the provider's.
+        boundary = max(alignment, self.map.granule)
+        return holdings.fetch(size, boundary if boundary > self.provider.granule else 0, enter)
 
     # Going back.
 

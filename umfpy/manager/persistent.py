@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from umfpy.core.extents import Extent
-from umfpy.core.handle import Handle, Slice, revive, wrap
+from umfpy.core.handle import Handle, Slice, allocation_of, revive, wrap
 from umfpy.core.pages import grant, page_of, take_extent
 from umfpy.core.pool import Allocation
 from umfpy.manager.holdings import Holdings
@@ -44,7 +44,9 @@ class PersistentPool(WholePagePool):
     def __init__(self, holdings: Holdings, properties: MemoryProperties, name: str) -> None:
         super().__init__(holdings, properties, name)
         self._touched: dict[int, _Touched] | None = None  # [page], during a capture
-        self._pinned: weakref.WeakSet[Allocation] = weakref.WeakSet()
+        self._pins: weakref.WeakKeyDictionary[Allocation, weakref.WeakSet[Handle]]
+        self._pins = weakref.WeakKeyDictionary()
+        self._moved: weakref.WeakKeyDictionary[Handle, Handle] = weakref.WeakKeyDictionary()
         self._sizes: set[int] = set()
         self._sizes_at = 0  # releases, when `_sizes` was made
 
@@ -96,18 +98,26 @@ class PersistentPool(WholePagePool):
         touched, self._touched = self._touched or {}, None
         # A copy: a thread that is late may still be noting its page.
         pins = [self._pin(one, manager) for one in list(touched.values())]
-        return [pin for pin in pins if pin is not None]
+        made = [pin for pin in pins if pin is not None]
+        for pin in made:
+            self._pins.setdefault(allocation_of(pin, manager), weakref.WeakSet()).add(pin)
+        return made
 
     def is_pinned(self, allocation: Allocation) -> bool:
-        """Return whether a pin holds this allocation, which was made without a handle."""
-        return allocation in self._pinned
+        """Return whether a pin holds this allocation."""
+        return any(not pin.released for pin in self._pins.get(allocation, ()))
+
+    def move_pins(self, allocation: Allocation, assigned: Handle) -> None:
+        """Have the pins of an allocation keep it, although it was bound to another handle."""
+        for pin in self._pins.get(allocation, ()):
+            if not pin.released:
+                self._moved[pin] = assigned.clone()
 
     def _pin(self, touched: _Touched, manager: object) -> Handle | None:
         holder = touched.holder()
         if isinstance(holder, Slice):
             return revive(holder)
         if isinstance(holder, Allocation) and not holder.freed:
-            self._pinned.add(holder)
             return wrap(holder, manager)
         block = take_extent(self, touched.page, touched.size, touched.stream)
         if block is None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ctypes
+import sys
 import threading
 import weakref
 from typing import TYPE_CHECKING, SupportsIndex
@@ -80,6 +82,17 @@ class WindowPool(ProviderPool):
         # Else it goes with the last reference, which may be a pin's.
         del slice_
         self.map.drop(extent, block)
+
+    def __del__(self) -> None:
+        super().__del__()
+        if self._slices and not sys.is_finalizing():
+            # What was got as an address and never freed may be in use: it stays, as does what
+            # any pool gave out, for the rest of the process.
+            ctypes.pythonapi.Py_IncRef(ctypes.py_object(self._slices))
+
+    def close(self) -> None:
+        """Give nothing more out; the manager reports what lives."""
+        self.map.shut()
 
     def trim(self, keep_bytes: int | str = 0) -> int:
         """Return 0: nothing here is idle."""
