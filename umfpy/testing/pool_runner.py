@@ -5,13 +5,11 @@ from __future__ import annotations
 import importlib
 from collections.abc import Callable, Iterable
 
-from umfpy.errors import InvalidArgument
 from umfpy.pools.base import ProviderPool
-from umfpy.testing.pool_registry import POOL_CHECKS, PoolCheck
-from umfpy.testing.pool_subject import PoolFactory, PoolOptions, PoolSubject, abilities
-from umfpy.testing.report import CheckResult, Outcome, Report
-from umfpy.testing.runner import _FAULTS
-from umfpy.testing.subject import Broken, Skipped
+from umfpy.testing.pool_registry import POOL_REGISTRY
+from umfpy.testing.pool_subject import PoolFactory, PoolOptions, PoolSubject
+from umfpy.testing.report import Report
+from umfpy.testing.runner import run_checks
 from umfpy.units import parse_size
 
 for _name in (
@@ -81,37 +79,5 @@ def check_pool(
         threads=threads,
         streams=streams,
     )
-    results = tuple(_run(one, factory, options) for one in _choose(checks, skip))
-    return Report(getattr(factory, "__name__", repr(factory)), results)
-
-
-def _choose(checks: Iterable[str] | None, skip: Iterable[str]) -> list[PoolCheck]:
-    skipped = frozenset(skip)
-    wanted = list(POOL_CHECKS) if checks is None else list(checks)
-    unknown = [name for name in (*wanted, *skipped) if name not in POOL_CHECKS]
-    if unknown:
-        raise InvalidArgument(f"no check {unknown[0]!r}; there are {', '.join(POOL_CHECKS)}")
-    return [POOL_CHECKS[name] for name in wanted if name not in skipped]
-
-
-def _run(one: PoolCheck, factory: PoolFactory, options: PoolOptions) -> CheckResult:
-    def result(
-        outcome: Outcome, expected: str = "", seen: str = "", reason: str = ""
-    ) -> CheckResult:
-        return CheckResult(one.name, one.contract, outcome, expected, seen, reason)
-
-    subject = PoolSubject(factory(), options)
-    try:
-        reason = one.inapplicable(abilities(subject.pool))
-        if reason:
-            return result(Outcome.SKIPPED, reason=reason)
-        one.run(subject)
-    except Skipped as skipped:
-        return result(Outcome.SKIPPED, reason=str(skipped))
-    except Broken as broken:
-        return result(Outcome.FAILED, broken.expected, broken.seen)
-    except _FAULTS as error:
-        return result(Outcome.FAILED, "no error", f"{type(error).__name__}: {error}")
-    finally:
-        subject.finish()
-    return result(Outcome.PASSED)
+    chosen = POOL_REGISTRY.choose(checks, skip)
+    return run_checks(chosen, factory, lambda pool: PoolSubject(pool, options))

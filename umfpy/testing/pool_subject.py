@@ -58,6 +58,10 @@ class PoolSubject(Subject):
         self.native_before = self.native_count()
         self._owned: list[Allocation] = []
 
+    def abilities(self) -> Capability:
+        """Return what decides which checks apply: what the pool's memory can do."""
+        return abilities(self.pool)
+
     def alloc(
         self, size: int, alignment: int = 0, stream: int | None = None, zero: bool = False
     ) -> int:

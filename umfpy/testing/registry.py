@@ -2,32 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
 
+from umfpy.errors import InvalidArgument
 from umfpy.provider import Capability
 from umfpy.testing.subject import Subject
 
-CheckFunction = Callable[[Subject], None]
+S = TypeVar("S", bound=Subject)
+C = TypeVar("C", bound="AnyCheck[Any]")
 
 
 @dataclass(frozen=True)
-class Check:
-    """One sentence of the contract, and the function that tries it.
-
-    It applies to providers that announce all of ``needs``, and to none that announces any of
-    ``unless``.  ``second_process`` says that it starts one.
-    """
+class AnyCheck(Generic[S]):
+    """One sentence of a contract, and the function that tries it on a subject."""
 
     name: str
     contract: str
-    run: CheckFunction
+    run: Callable[[S], None]
     needs: Capability = Capability.NONE
     unless: Capability = Capability.NONE
     second_process: bool = False
 
     def inapplicable(self, capabilities: Capability) -> str:
-        """Return why the check says nothing about such a provider, or ``""``."""
+        """Return why the check says nothing about what has `capabilities`, or ``""``."""
         missing = self.needs & ~capabilities
         if missing:
             return f"the provider does not announce {missing.name}"
@@ -35,22 +34,56 @@ class Check:
         return f"the provider announces {excess.name}" if excess else ""
 
 
+class Check(AnyCheck[Subject]):
+    """One sentence of the contract, and the function that tries it.
+
+    It applies to providers that announce all of ``needs``, and to none that announces any of
+    ``unless``.  ``second_process`` says that it starts one.
+    """
+
+
+class Registry(Generic[S, C]):
+    """The checks of one kind of subject.
+
+    Attributes
+    ----------
+    checks
+        Each under the name of its function, in the order in which they run.
+    """
+
+    def __init__(self, kind: type[C]) -> None:
+        self.kind = kind
+        self.checks: dict[str, C] = {}
+
+    def enter(
+        self,
+        contract: str,
+        *,
+        needs: Capability = Capability.NONE,
+        unless: Capability = Capability.NONE,
+        second_process: bool = False,
+    ) -> Callable[[Callable[[S], None]], Callable[[S], None]]:
+        """Enter a function in `checks` under its own name."""
+
+        def entered(function: Callable[[S], None]) -> Callable[[S], None]:
+            name = function.__name__
+            self.checks[name] = self.kind(name, contract, function, needs, unless, second_process)
+            return function
+
+        return entered
+
+    def choose(self, checks: Iterable[str] | None, skip: Iterable[str]) -> list[C]:
+        """Return the checks of these names, or all, but those of `skip`."""
+        skipped = frozenset(skip)
+        wanted = list(self.checks) if checks is None else list(checks)
+        unknown = [name for name in (*wanted, *skipped) if name not in self.checks]
+        if unknown:
+            raise InvalidArgument(f"no check {unknown[0]!r}; there are {', '.join(self.checks)}")
+        return [self.checks[name] for name in wanted if name not in skipped]
+
+
+REGISTRY: Registry[Subject, Check] = Registry(Check)
+check = REGISTRY.enter
+
 #: Every check of providers, in the order in which they run.
-CHECKS: dict[str, Check] = {}
-
-
-def check(
-    contract: str,
-    *,
-    needs: Capability = Capability.NONE,
-    unless: Capability = Capability.NONE,
-    second_process: bool = False,
-) -> Callable[[CheckFunction], CheckFunction]:
-    """Enter a function in `CHECKS` under its own name."""
-
-    def enter(function: CheckFunction) -> CheckFunction:
-        name = function.__name__
-        CHECKS[name] = Check(name, contract, function, needs, unless, second_process)
-        return function
-
-    return enter
+CHECKS = REGISTRY.checks

@@ -1,13 +1,14 @@
-"""Runs the checks on a provider."""
+"""Runs the checks on a provider, and those of any other kind."""
 
 from __future__ import annotations
 
 import importlib
 from collections.abc import Callable, Iterable
+from typing import TypeVar
 
-from umfpy.errors import InvalidArgument, UmfpyError
+from umfpy.errors import UmfpyError
 from umfpy.provider import Provider
-from umfpy.testing.registry import CHECKS, Check
+from umfpy.testing.registry import REGISTRY, AnyCheck, S
 from umfpy.testing.report import CheckResult, Outcome, Report
 from umfpy.testing.subject import Broken, Factory, Importer, Options, Skipped, Subject
 from umfpy.units import parse_size
@@ -16,7 +17,9 @@ for _name in ("requests", "refusals", "contents", "lifecycle", "pieces", "thread
     importlib.import_module(f"umfpy.testing.{_name}")
 importlib.import_module("umfpy.testing.ipc")
 
-#: What a defect in somebody's provider raises; each is a finding, and none stops the run.
+P = TypeVar("P")
+
+#: What a defect in somebody's provider or pool raises; each is a finding, and none stops the run.
 _FAULTS = (
     UmfpyError,
     ArithmeticError,
@@ -85,29 +88,27 @@ def check_provider(
         largest_alignment=parse_size(largest_alignment),
         threads=threads,
     )
-    chosen = [one for one in _choose(checks, skip)]
-    results = [_run(one, factory, options) for one in chosen]
-    return Report(getattr(factory, "__name__", repr(factory)), tuple(results))
+    chosen = REGISTRY.choose(checks, skip)
+    return run_checks(chosen, factory, lambda provider: Subject(provider, options))
 
 
-def _choose(checks: Iterable[str] | None, skip: Iterable[str]) -> list[Check]:
-    skipped = frozenset(skip)
-    wanted = list(CHECKS) if checks is None else list(checks)
-    unknown = [name for name in (*wanted, *skipped) if name not in CHECKS]
-    if unknown:
-        raise InvalidArgument(f"no check {unknown[0]!r}; there are {', '.join(CHECKS)}")
-    return [CHECKS[name] for name in wanted if name not in skipped]
+def run_checks(
+    checks: Iterable[AnyCheck[S]], factory: Callable[[], P], subject_of: Callable[[P], S]
+) -> Report:
+    """Run each check on a subject of its own, around what `factory` makes."""
+    results = tuple(_run(one, lambda: subject_of(factory())) for one in checks)
+    return Report(getattr(factory, "__name__", repr(factory)), results)
 
 
-def _run(one: Check, factory: Factory, options: Options) -> CheckResult:
+def _run(one: AnyCheck[S], fresh: Callable[[], S]) -> CheckResult:
     def result(
         outcome: Outcome, expected: str = "", seen: str = "", reason: str = ""
     ) -> CheckResult:
         return CheckResult(one.name, one.contract, outcome, expected, seen, reason)
 
-    subject = Subject(factory(), options)
+    subject = fresh()
     try:
-        reason = one.inapplicable(subject.provider.capabilities)
+        reason = one.inapplicable(subject.abilities())
         if reason:
             return result(Outcome.SKIPPED, reason=reason)
         one.run(subject)

@@ -76,6 +76,10 @@ class Subject:
         """Return whether the provider announces all of `capability`."""
         return capability in self.provider.capabilities
 
+    def abilities(self) -> Capability:
+        """Return what decides which checks apply: all that the provider announces."""
+        return self.provider.capabilities
+
     def alloc(self, size: int, alignment: int = 0) -> int:
         """Allocate; what is left at the end of the check is freed."""
         ptr = self.provider.alloc(size, alignment)
