@@ -88,8 +88,6 @@ class MemoryManager(ProviderPool):
 
     splits = False  # a slice's block is in another map than the manager's own
 
-    splits = False  # slices stay whole
-
     def __init__(
         self,
         provider: Provider | ProviderPool,
