@@ -502,6 +502,12 @@ cdef void drop_slowly(BasePool home, Grant* grant) noexcept:
     if home.m.foreign:
         return
     PyErr_Fetch(&kind, &value, &trace)
+    give_or_warn(home, grant)
+    PyErr_Restore(kind, value, trace)
+
+
+cdef void give_or_warn(BasePool home, Grant* grant) noexcept:
+    """Give back.  A warning that is turned into an error ends here, not in what is under way."""
     try:
         home.give(grant.block, grant.generation, None)
     except Exception as error:  # noqa: BLE001  (a destructor cannot raise)
@@ -510,7 +516,6 @@ cdef void drop_slowly(BasePool home, Grant* grant) noexcept:
             ResourceWarning,
             stacklevel=2,
         )
-    PyErr_Restore(kind, value, trace)
 
 
 (<PyTypeObject*>Allocation).tp_dealloc = <destructor>drop

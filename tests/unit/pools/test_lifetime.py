@@ -8,8 +8,8 @@ import weakref
 import pytest
 
 from tests.fakes.programs import assert_silent, run_program
-from tests.fakes.provider import FakeProvider
-from umfpy import InvalidArgument, Pool, ProxyPool, find
+from tests.fakes.provider import FakeFailure, FakeProvider
+from umfpy import Capability, InvalidArgument, Pool, ProxyPool, find
 
 PREAMBLE = """
 import gc, os, sys, threading
@@ -126,6 +126,22 @@ def test_a_free_that_fails_in_a_destructor_warns(provider: FakeProvider) -> None
     (start,) = (start for start, _, used, _ in pool.map.blocks() if used)
     assert find(start) is not None
     with pytest.warns(ResourceWarning, match="1 live"):  # nobody has a handle to it any more
+        pool.close()
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+def test_a_warning_that_is_an_error_keeps_the_error_under_way() -> None:
+    # given
+    provider = FakeProvider(capabilities=Capability.ZERO)
+    pool = ProxyPool(provider)
+    provider.fail(2, FakeFailure("no zeros"))
+    provider.fail(3, FakeFailure("no free"))
+
+    # when, then
+    with pytest.raises(FakeFailure, match="no zeros"):
+        pool.allocate(100, zero=True)
+    provider.recover()
+    with pytest.warns(ResourceWarning, match="1 live"):
         pool.close()
 
 
