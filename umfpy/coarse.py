@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import sys
 import warnings
 from collections.abc import Sequence
 
 from umfpy.core.extents import ExtentMap, innermost
 from umfpy.core.pool import next_serial
-from umfpy.errors import InvalidArgument, OutOfMemoryError
+from umfpy.errors import InvalidArgument, OutOfMemoryError, UmfpyError
 from umfpy.pools.growth import round_up
 from umfpy.pools.lock import GrowthLock
 from umfpy.pools.nested import Layered, as_provider
@@ -26,7 +27,8 @@ class CoarseProvider(Layered):
 
     Split and merge are logical: what came from upstream stays whole, so that an upstream that
     can do neither, as CUDA and Level Zero, serves as well as one that can.  Memory goes back to
-    it with `close` or `trim`, a whole upstream allocation at a time.
+    it with `close` or `trim`, or as the provider is dropped, a whole upstream allocation at a
+    time.
 
     Parameters
     ----------
@@ -120,6 +122,19 @@ class CoarseProvider(Layered):
             warnings.warn(
                 f"a coarse provider was closed with {live} live pieces of "
                 f"{counters['requested']} bytes; {counters['reserved']} bytes stay held for them",
+                ResourceWarning,
+                stacklevel=2,
+            )
+
+    def __del__(self) -> None:
+        # At interpreter exit the driver may be gone already; the system takes the memory back.
+        if sys.is_finalizing() or not hasattr(self, "_ipc"):
+            return
+        try:
+            self.trim()
+        except UmfpyError as error:
+            warnings.warn(
+                f"a dropped coarse provider could not give its memory back: {error}",
                 ResourceWarning,
                 stacklevel=2,
             )

@@ -268,3 +268,34 @@ def test_pieces_of_different_providers_never_share_an_id() -> None:
     first, second = CoarseProvider(FakeProvider()), CoarseProvider(FakeProvider())
     assert find(first.alloc(5)).id != find(second.alloc(5)).id
     gc.collect()
+
+
+def test_dropped_it_gives_back_what_it_holds() -> None:
+    provider = FakeProvider()
+    coarse = CoarseProvider(provider)
+    coarse.free(coarse.alloc(4096), 4096)
+    assert provider.live
+
+    del coarse
+    gc.collect()
+    assert not provider.live
+
+
+def test_dropped_with_a_live_piece_it_keeps_what_holds_it() -> None:
+    provider = FakeProvider()
+    coarse = CoarseProvider(provider, reserve=MIB)
+    coarse.alloc(4096)
+    coarse.alloc(2 * MIB)
+    coarse.free(coarse.alloc(8 * MIB), 8 * MIB)
+
+    del coarse
+    gc.collect()
+    assert 0 < provider.live_bytes <= 3 * MIB
+
+
+def test_dropped_while_upstream_refuses_it_warns() -> None:
+    provider = FakeProvider()
+    held = [CoarseProvider(provider, reserve=MIB)]
+    provider.fail(1, OutOfMemoryError("as told"))
+    with pytest.warns(ResourceWarning, match="could not give its memory back: as told"):
+        held.clear()
