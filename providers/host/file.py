@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import weakref
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -31,7 +32,7 @@ class FileProvider(MappedProvider):
     overwrite
         Use a file that has contents; they are lost.
     keep
-        Leave the file where it is at `close`; otherwise it is removed.
+        Leave the file where it is; otherwise `close` removes it, or the end of the provider.
 
     Raises
     ------
@@ -53,7 +54,6 @@ class FileProvider(MappedProvider):
         self, path: str | os.PathLike[str], *, overwrite: bool = False, keep: bool = True
     ) -> None:
         self.path = str(Path(path).absolute())
-        self._keep = keep
         system = System(self.name)
         fd = open_alone(system, self.path)
         try:
@@ -70,6 +70,9 @@ class FileProvider(MappedProvider):
             )
         super().__init__(system, file, Sharing(system, on_disk, file, self.path))
         self._file = file
+        self._unlink: weakref.finalize[[str, os.stat_result, int], FileProvider] | None = None
+        if not keep:
+            self._unlink = weakref.finalize(self, _unlink_own, self.path, os.fstat(fd), os.getpid())
 
     def ipc_export(self, ptr: int, size: int) -> bytes:
         """Return path, offset and size of a piece, and which file it is.
@@ -96,8 +99,8 @@ class FileProvider(MappedProvider):
 
     def close(self) -> None:
         """Let the file go when nothing is allocated any more; remove it unless it is kept."""
-        if not self._closed and not self._keep and self._file.owned() and self._leads_here():
-            os.unlink(self.path)
+        if self._unlink is not None:
+            self._unlink()
         super().close()
 
     @classmethod
@@ -106,11 +109,7 @@ class FileProvider(MappedProvider):
         return FileImporter()
 
     def _leads_here(self) -> bool:
-        try:
-            there = os.stat(self.path, follow_symlinks=False)
-        except OSError:
-            return False
-        return os.path.samestat(there, os.fstat(self._file.fd))
+        return _leads_to(self.path, os.fstat(self._file.fd))
 
     def _check_path(self) -> None:
         if not self._leads_here():
@@ -118,6 +117,19 @@ class FileProvider(MappedProvider):
                 f"{self.path!r} was moved or removed, so that no other process can open it; what "
                 "is allocated stays usable here"
             )
+
+
+def _leads_to(path: str, file: os.stat_result) -> bool:
+    try:
+        return os.path.samestat(os.stat(path, follow_symlinks=False), file)
+    except OSError:
+        return False
+
+
+def _unlink_own(path: str, file: os.stat_result, owner: int) -> None:
+    """Remove the file, unless this is a forked child or the path leads elsewhere by now."""
+    if os.getpid() == owner and _leads_to(path, file):
+        os.unlink(path)
 
 
 class FileImporter(HostAccess):

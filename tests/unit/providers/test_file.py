@@ -63,6 +63,40 @@ def test_keep_and_overwrite(tmp_path):
     assert not path.exists()
 
 
+def test_a_file_that_is_not_kept_goes_with_its_provider(tmp_path):
+    path = tmp_path / "memory"
+    provider = FileProvider(path, keep=False)
+    provider.free(provider.alloc(PAGE), PAGE)
+    del provider
+    assert not path.exists()
+
+
+def test_a_file_that_took_the_place_of_one_not_kept_stays(tmp_path):
+    path = tmp_path / "memory"
+    provider = FileProvider(path, keep=False)
+    path.unlink()
+    path.touch()
+    del provider
+    assert path.exists()
+
+
+def test_a_file_that_is_not_kept_goes_at_exit_but_not_with_a_forked_child(tmp_path, run_python):
+    path = tmp_path / "memory"
+    run_python(
+        f"""
+import os
+from umfpy.providers.host import FileProvider
+provider = FileProvider({str(path)!r}, keep=False)
+provider.alloc({PAGE})
+child = os.fork()
+if child:
+    assert os.waitpid(child, 0)[1] == 0
+    assert os.path.exists({str(path)!r})
+"""
+    )
+    assert not path.exists()
+
+
 def test_two_providers_on_one_file(provider, tmp_path, run_python):
     with pytest.raises(InvalidArgument, match="in use by another provider"):
         FileProvider(tmp_path / "memory")
