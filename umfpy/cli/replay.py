@@ -14,6 +14,7 @@ from umfpy.cli.replay_table import print_table
 from umfpy.cli.tables import POOLS, PROVIDERS
 from umfpy.cli.target import EMULATED_MEMORY, open_target
 from umfpy.trace.measure import Measurement, Target
+from umfpy.trace.replay import ReplayResult
 from umfpy.trace.trace import Trace
 from umfpy.units import format_size
 
@@ -83,15 +84,13 @@ def command(
         open_target(provider_name, POOLS[pool_name], emulate=emulate, memory=memory) as target,
         progress_bar("Replaying", len(loaded) * (repeat + 1)) as advance,
     ):
-        rows = [
-            _row(trace, provider_name, pool_name, measured)
-            for trace, measured in _measure_all(target, loaded, repeat, advance)
-        ]
+        results = _measure_all(target, loaded, repeat, advance)
+    rows = [_row(trace, provider_name, pool_name, measured) for trace, measured in results]
     if as_json:
         print_json(rows)
     else:
         print_table(rows, loaded)
-    if _report_failures(rows, loaded):
+    if _report_failures([measured.result for _, measured in results], loaded):
         ctx.exit(1)
 
 
@@ -120,13 +119,14 @@ def _row(trace: Trace, provider: str, pool: str, measured: Measurement) -> dict[
     }
 
 
-def _report_failures(rows: list[dict[str, Any]], traces: list[Trace]) -> bool:
-    """Say which traces did not fit, and how much they need at least; whether there were any."""
-    failed = [(row, trace) for row, trace in zip(rows, traces, strict=True) if row["failed"]]
-    for row, trace in failed:
+def _report_failures(results: list[ReplayResult], traces: list[Trace]) -> bool:
+    """Say which traces did not fit, why, and what they need at least; whether there were any."""
+    failed = [(done, trace) for done, trace in zip(results, traces, strict=True) if done.failed]
+    for done, trace in failed:
         note(
-            f"{trace.name}: {row['failed']} of {trace.allocations} allocations found no memory; "
+            f"{trace.name}: {done.failed} of {trace.allocations} allocations found no memory; "
             f"its peak of live memory is {format_size(trace.peak_live_bytes)} "
-            f"({trace.peak_live_bytes} bytes): give it more than that with --memory"
+            f"({trace.peak_live_bytes} bytes), of which --memory has to be more; the first was "
+            f"told: {done.refusal}"
         )
     return bool(failed)

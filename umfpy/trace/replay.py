@@ -28,6 +28,7 @@ class ReplayResult:
     allocations: int  #: that the pool served
     frees: int  #: of those
     failed: int  #: allocations that the pool refused for lack of memory
+    refusal: str  #: what the pool said to the first of them; empty if it refused none
     peak_live_bytes: int  #: the most that was live at once, as requested
     peak_reserved_bytes: int  #: the most that the pool held
     elapsed_ns: int  #: of the calls to the pool, without that of walking through the trace
@@ -66,7 +67,7 @@ def replay(
     gc.disable()
     try:
         start = time.perf_counter_ns()
-        failed, skipped = _play(trace, pool, live)
+        refusals, skipped = _play(trace, pool, live)
         elapsed = time.perf_counter_ns() - start
     finally:
         if collecting:
@@ -76,32 +77,34 @@ def replay(
         at_end()
     live.clear()
     return ReplayResult(
-        allocations=trace.allocations - failed,
+        allocations=trace.allocations - len(refusals),
         frees=trace.frees - skipped,
-        failed=failed,
+        failed=len(refusals),
+        refusal=refusals[0] if refusals else "",
         peak_live_bytes=stats.peak_requested_bytes,
         peak_reserved_bytes=stats.peak_reserved_bytes,
         elapsed_ns=max(elapsed - walk, 0),
     )
 
 
-def _play(trace: Trace, pool: ReplayPool, live: list[Any]) -> tuple[int, int]:
-    """Return how many allocations failed, and how many frees were left out for that."""
-    failed = skipped = 0
+def _play(trace: Trace, pool: ReplayPool, live: list[Any]) -> tuple[list[str], int]:
+    """Return what was said to each failed allocation, and how many frees were left out for it."""
+    refusals: list[str] = []
+    skipped = 0
     allocate = pool.allocate
     for code, size, stream in trace.operations():
         if code >= 0:
             try:
                 live[code] = allocate(size, 0, stream)
-            except OutOfMemoryError:
-                failed += 1
+            except OutOfMemoryError as error:
+                refusals.append(str(error))
         elif live[~code] is None:
             skipped += 1
         else:
             if stream != SAME_STREAM:
                 live[~code].free(stream)
             live[~code] = None  # dropping an allocation frees it
-    return failed, skipped
+    return refusals, skipped
 
 
 def _time_walk(trace: Trace) -> int:

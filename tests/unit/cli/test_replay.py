@@ -83,6 +83,7 @@ def test_where_memory_runs_out_the_count_says_so(umfpy_command, small_trace, tar
     assert row["allocations"] + row["failed"] == Trace.load(small_trace).allocations
     assert row["peak_reserved_bytes"] <= memory
     assert "found no memory" in done.stderr
+    assert "the first was told: " in done.stderr
     assert "--memory" in done.stderr
 
 
