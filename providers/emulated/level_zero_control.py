@@ -31,6 +31,14 @@ class EmulatedLevelZero(EmulatedDriver):
         self._driver.umfpyEmuResidency.restype = ctypes.c_uint64
         self._driver.umfpyEmuResidency.argtypes = [ctypes.c_uint64, ctypes.c_uint]
 
+    def configure(self, settings: str) -> None:
+        """Start again with `settings`, and tell the loader of the driver again.
+
+        Whoever restored the environment since, as tests do, has taken the news back.
+        """
+        super().configure(settings)
+        _library.announce(self.library, settings)
+
     @classmethod
     def find(cls, force: bool) -> Path:
         """Return where the library is, if this process and this machine are free for it."""

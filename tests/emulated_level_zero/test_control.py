@@ -146,6 +146,14 @@ def test_settings_that_make_no_sense(emu):
     assert "level" in repr(emu).lower()
 
 
+def test_a_restored_environment_is_told_again(emu, monkeypatch):
+    monkeypatch.delenv("ZE_ENABLE_ALT_DRIVERS", raising=False)
+
+    umfpy.emulate("level_zero", memory="1GiB", devices=2, children=False, force=True)
+
+    assert os.environ["ZE_ENABLE_ALT_DRIVERS"] == str(emu.library)
+
+
 def test_the_loader_and_children_are_told_through_the_environment(emu, monkeypatch):
     monkeypatch.setenv("LD_PRELOAD", "")
     assert os.environ["ZE_ENABLE_ALT_DRIVERS"] == str(emu.library)
