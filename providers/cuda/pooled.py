@@ -71,6 +71,7 @@ class CudaAsyncProvider(CudaDeviceProvider):
     """
 
     name = "cuda_async"
+    driver = "cuda"
     capabilities = Capability.ZERO | Capability.COPY | Capability.STREAMS | Capability.IPC
 
     def __init__(

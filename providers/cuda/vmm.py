@@ -84,6 +84,7 @@ class CudaVmmProvider(SharedChunks):
     """
 
     name = "cuda_vmm"
+    driver = "cuda"
     capabilities = (
         Capability.SPLIT
         | Capability.COMMIT

@@ -47,6 +47,7 @@ class LevelZeroVmmProvider(LevelZeroBase):
     """
 
     name = "level_zero_vmm"
+    driver = "level_zero"
     memory_type = "device"
     capabilities = (
         Capability.SPLIT
