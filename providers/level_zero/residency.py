@@ -34,7 +34,8 @@ class Residency:
         self._devices: list[Device] = []
         self._ranges: dict[int, int] = {}
         self._gate = threading.Condition()
-        self._inside = 0
+        self._waiting = 0  # to take or free memory, until a change is over
+        self._inside = 0  # taking or freeing it
         self._changing = False
 
     def devices(self) -> tuple[int, ...]:
@@ -45,8 +46,12 @@ class Residency:
     def steady(self) -> Iterator[None]:
         """Let the devices stay as they are for the block, which takes or frees memory."""
         with self._gate:
-            self._gate.wait_for(lambda: not self._changing)
-            self._inside += 1
+            self._waiting += 1
+            try:
+                self._gate.wait_for(lambda: not self._changing)
+                self._inside += 1
+            finally:
+                self._waiting -= 1
         try:
             yield
         finally:
@@ -113,10 +118,13 @@ class Residency:
     @contextmanager
     def _change(self) -> Iterator[None]:
         with self._gate:
-            self._gate.wait_for(lambda: not self._changing)
+            # Whoever waited through the last change goes first: changes in a row would keep them
+            # out for good.
+            self._gate.wait_for(lambda: not self._changing and not self._waiting)
             self._changing = True
-            self._gate.wait_for(lambda: not self._inside)
         try:
+            with self._gate:
+                self._gate.wait_for(lambda: not self._inside)
             yield
         finally:
             with self._gate:
