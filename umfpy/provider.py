@@ -11,7 +11,7 @@ import abc
 import enum
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, TypeAlias
+from typing import Any, ClassVar, NamedTuple, TypeAlias
 
 from umfpy.errors import InvalidArgument, NotSupported
 
@@ -35,6 +35,7 @@ class Capability(enum.Flag):
     STREAMS = enum.auto()  #: work is queued on streams: `synchronize` waits for it
     HOST_ACCESS = enum.auto()  #: the host may read and write the memory at its address
     FRESH_ZERO = enum.auto()  #: memory that comes from `alloc` reads as zero
+    RESERVE = enum.auto()  #: addresses and memory apart: `reserve`, `chunks` and `remap`
 
 
 #: The methods that each capability promises.
@@ -48,7 +49,20 @@ _METHODS: Mapping[Capability, tuple[str, ...]] = {
     Capability.COPY: ("copy",),
     Capability.IPC: ("ipc_export", "ipc_open", "ipc_close"),
     Capability.STREAMS: ("synchronize",),
+    Capability.RESERVE: ("reserve", "chunks", "remap"),
 }
+
+
+class ChunkInfo(NamedTuple):
+    """A range with one physical object behind it, which is backed and dropped as a whole.
+
+    ``exported`` says that another process may have it open, so that its memory can never be
+    taken elsewhere.
+    """
+
+    ptr: int
+    size: int
+    exported: bool = False
 
 
 @dataclass(frozen=True)
@@ -150,15 +164,56 @@ class Provider(abc.ABC):
         """Drop the backing and keep the addresses; an access is an error until `commit`."""
         raise self._lacks(Capability.COMMIT)
 
-    def commit(self, ptr: int, size: int) -> None:
+    def commit(
+        self, ptr: int, size: int, *, clear: bool = True, chunk_size: int | None = None
+    ) -> None:
         """Back a decommitted range again, which then reads as zero; or undo `dalloc`, which
         keeps the contents.
+
+        Parameters
+        ----------
+        clear
+            False if what was decommitted may have any contents now, where that is cheaper.
+        chunk_size
+            The bytes of the chunks to back it with, where the source has a choice: a multiple
+            of its granularity.  None leaves it to the source.
         """
         raise self._lacks(Capability.COMMIT)
 
     def purge_force(self, ptr: int, size: int) -> None:
         """Drop the contents at once: the next access reads zero."""
         raise self._lacks(Capability.PURGE_FORCE)
+
+    # Addresses and memory apart, for pools that take memory to where it is needed.
+
+    def reserve(self, size: int, alignment: int = 0) -> int:
+        """Return addresses for `size` bytes without memory behind them: a decommitted piece.
+
+        `split` cuts it at multiples of `granularity`, and `commit` backs the parts.  Raises as
+        `alloc`.
+        """
+        raise self._lacks(Capability.RESERVE)
+
+    def chunks(self, ptr: int, size: int) -> Sequence[ChunkInfo]:
+        """Return the chunks that lie wholly inside a range, by address.
+
+        Only between two of them, or where there is no memory, can a piece be split.
+        """
+        raise self._lacks(Capability.RESERVE)
+
+    def remap(self, sources: Sequence[tuple[int, int]], to: int, size: int) -> None:
+        """Take the memory of whole pieces to other addresses.
+
+        Parameters
+        ----------
+        sources
+            (address, bytes) of committed pieces that nobody uses, none of them exported; they
+            are decommitted afterwards.
+        to, size
+            A decommitted piece of as many bytes as the chunks of all sources have; it is
+            committed afterwards, with their memory in that order.  Its contents may be anything.
+        """
+        raise self._lacks(Capability.RESERVE)
 
     # Native split and merge.  Without them pools split logically, and free whole allocations.
 
