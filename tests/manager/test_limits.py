@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import logging
+from collections.abc import Callable
 
 import pytest
 
@@ -173,6 +174,25 @@ def test_the_nth_call_of_the_provider_fails(preset: str, nth: int) -> None:
     manager.cleanup(True)
     assert not provider.live
     manager.close()
+
+
+@pytest.mark.parametrize("alignment", [32, 48])
+@pytest.mark.parametrize("ask", [MemoryManager.allocate, MemoryManager.malloc])
+@pytest.mark.parametrize("entry", [sliced(MIB), exclusive(MIB)])
+def test_memory_that_cannot_be_cleared_is_free_again(
+    entry: object, ask: Callable[..., object], alignment: int
+) -> None:
+    provider = fake(capabilities=Capability.ZERO)
+    properties = {"max_page_size": MIB, "alignment": alignment}
+    manager = MemoryManager(provider, [entry], properties)
+    manager.reserve(1000).release()  # there is a page: the next call of the provider is `zero`
+    provider.fail()
+    with pytest.raises(FakeFailure):
+        ask(manager, 1000, zero=True)
+    assert provider.counts["zero"] == 1
+    assert manager.memory_usage().number_allocs == 0
+    manager.close()
+    assert not provider.live
 
 
 def test_memory_freed_on_one_stream_waits_before_another_uses_it() -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import SupportsIndex
 
 from umfpy.core.pages import LARGEST_SLACK
 from umfpy.manager.holdings import Holdings
@@ -38,7 +37,7 @@ class ExclusivePool(WholePagePool):
     def intervals(self) -> Sequence[tuple[int, int]]:
         return ((0, self.max_alloc_size),)
 
-    def _block(self, size: int, alignment: SupportsIndex, stream: int, index: bool) -> int:
+    def _block(self, size: int, alignment: int, stream: int, index: bool) -> int:
         average = self._average
         self._average = size if average is None else average * _KEPT + size * (1 - _KEPT)
         return super()._block(size, alignment, stream, index)

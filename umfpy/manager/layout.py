@@ -11,7 +11,8 @@ from umfpy.manager.holdings import Holdings
 from umfpy.manager.options import PoolOptions, SlicedOptions
 from umfpy.manager.paged import PagedPool
 from umfpy.manager.properties import MemoryProperties
-from umfpy.manager.sliced import SlicedPool, UnevenSlicedPool
+from umfpy.manager.sliced import SlicedPool
+from umfpy.manager.uneven import UnevenSlicedPool
 from umfpy.units import format_size
 
 

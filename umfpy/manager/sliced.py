@@ -4,21 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import partial
-from operator import index as as_index
-from typing import TYPE_CHECKING, SupportsIndex
 
-from umfpy.core.pages import grant, start_of, stream_number, take_span
-from umfpy.core.pool import Allocation
-from umfpy.errors import AlignmentError
 from umfpy.manager.errors import PoolCapacityExceeded
 from umfpy.manager.holdings import Holdings
 from umfpy.manager.options import SlicedOptions
 from umfpy.manager.paged import PagedPool
 from umfpy.manager.properties import MemoryProperties
 from umfpy.manager.resolve import MAX_PAGES
-
-if TYPE_CHECKING:
-    from umfpy.core.pool import Stream
 
 
 class SlicedPool(PagedPool):
@@ -53,98 +45,22 @@ class SlicedPool(PagedPool):
         now = self.map.counters()
         return int(now["used"] - now["requested"])
 
-    def _obtain(self, size: int, alignment: int, stream: int, index: bool) -> int:
-        """Return a block where none that fits is free; what `Pool.allocate` calls then."""
-        block = self._take_or_grow(size, alignment, stream, index)
-        holdings = self.holdings()
-        if block is None and holdings is not None and holdings.reclaim(size):
-            block = self._take_or_grow(size, alignment, stream, index)
-        if block is None:
-            raise self._out_of_memory(size)
-        return block
+    def _grow(self, size: int, alignment: int, stream: int, index: bool) -> int | None:
+        while size <= self.page_size and self._may_add_page():
+            enter = partial(self._enter_free, self.page_size)
+            if self._fetch(self.page_size, alignment, enter) is None:
+                return None
+            # Taking needs no lock of this pool: another thread may be quicker, and leave nothing.
+            block = self._take_any(size, alignment, stream, index)
+            if block is not None:
+                return block
+        return None
+
+    def _may_add_page(self) -> bool:
+        return self.max_pages is None or len(self.map.extents) < self.max_pages
 
     def _out_of_memory(self, size: int) -> Exception:
-        now = self.map.counters()
-        if self.max_pages is not None and now["extents"] >= self.max_pages:
-            return PoolCapacityExceeded(
-                self.name, size, self.max_pages * self.page_size, now["used"]
-            )
-        holdings = self.holdings()
-        if holdings is None:
-            return self._gone()
-        return holdings.out_of_memory(size, self)
-
-    def _take_or_grow(self, size: int, alignment: int, stream: int, index: bool) -> int | None:
-        if size > self.page_size:
-            return None
-        with self._growing:
-            while True:
-                block = self._take(size, alignment, stream, index)
-                if block is None and self.map.streams > 1 and not self.frozen:
-                    # What another stream freed is as good, once the device was waited for.
-                    self.synchronize()
-                    block = self._take(size, alignment, stream, index)
-                if block is not None:
-                    return block
-                if self.max_pages is not None and len(self.map.extents) >= self.max_pages:
-                    return None
-                page = self._fetch(
-                    self.page_size, alignment, partial(self._enter_free, self.page_size)
-                )
-                if page is None:
-                    return None
-
-    def _take(self, size: int, alignment: int, stream: int, index: bool) -> int | None:
-        return self._try_take(size, alignment, stream, index)
-
-
-class UnevenSlicedPool(SlicedPool):
-    """The same for an alignment that is no power of two.
-
-    The map counts in the largest power of two that divides it, and every slice is a multiple of
-    the alignment, so that everything else is, too.
-    """
-
-    def allocate(
-        self,
-        size: SupportsIndex,
-        alignment: SupportsIndex = 0,
-        stream: Stream = None,
-        zero: bool = False,
-    ) -> Allocation:
-        if zero:
-            self._refuse_zero()
-        handle = stream_number(stream)
-        block = self._block(as_index(size), as_index(alignment), handle, index=False)
-        allocation = grant(self, block, as_index(size), handle)
-        if zero:
-            self._clear(allocation.ptr, allocation.size, handle)
-        return allocation
-
-    def malloc(
-        self,
-        size: SupportsIndex,
-        alignment: SupportsIndex = 0,
-        stream: Stream = None,
-        zero: bool = False,
-    ) -> int:
-        if zero:
-            self._refuse_zero()
-        handle = stream_number(stream)
-        ptr = start_of(self, self._block(as_index(size), as_index(alignment), handle, index=True))
-        if zero:
-            self._clear(ptr, as_index(size), handle)
-        return ptr
-
-    def _block(self, size: int, alignment: int, stream: int, *, index: bool) -> int:
-        if alignment > self._properties.granule:
-            raise AlignmentError(
-                f"pool {self.name!r} has slices at multiples of {self.unit} bytes, and none that "
-                f"are aligned to {alignment}"
-            )
-        block = self._take(size, 0, stream, index)
-        return self._obtain(size, 0, stream, index) if block is None else block
-
-    def _take(self, size: int, alignment: int, stream: int, index: bool) -> int | None:
-        span = self._properties.align_up(size) or self.unit
-        return take_span(self, size, span, stream, index)
+        if self.max_pages is None or self._may_add_page():
+            return super()._out_of_memory(size)
+        capacity = self.max_pages * self.page_size
+        return PoolCapacityExceeded(self.name, size, capacity, self.map.counters()["used"])

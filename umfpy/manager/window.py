@@ -10,16 +10,16 @@ from typing import TYPE_CHECKING, SupportsIndex
 
 from umfpy.core.pages import set_unit, stream_number
 from umfpy.core.pool import Allocation
+from umfpy.manager.held import HeldPool
 from umfpy.manager.holdings import Holdings
 from umfpy.manager.persistent import PersistentPool
 from umfpy.manager.serving import Server
-from umfpy.pools.base import ProviderPool
 
 if TYPE_CHECKING:
     from umfpy.core.pool import Stream
 
 
-class WindowPool(ProviderPool):
+class WindowPool(HeldPool):
     """Gives out slices of persistent memory that a captured graph may hold as well.
 
     Its user can free an allocation at any time, while a pin keeps the slice below: so each
@@ -29,23 +29,12 @@ class WindowPool(ProviderPool):
     def __init__(
         self, holdings: Holdings, persistent: PersistentPool, server: Server, name: str
     ) -> None:
-        super().__init__(persistent, name=name, direct=True)
+        super().__init__(holdings, persistent, name=name, direct=True)
         set_unit(self, persistent.map.granule)
-        self._holdings = weakref.ref(holdings)
         self._persistent = persistent
         self._server = server
         self._slices: dict[int, Allocation] = {}  # by extent
         self._freeing = threading.local()
-
-    def holdings(self) -> Holdings | None:
-        """Return the manager's holdings; None once it is gone."""
-        return self._holdings()
-
-    @property
-    def manager(self) -> ProviderPool | None:
-        """The `MemoryManager` that the pool belongs to; None once it is gone."""
-        holdings = self._holdings()
-        return None if holdings is None else holdings.manager()
 
     def free(
         self, ptr: int | None, size: SupportsIndex | None = None, stream: Stream = None

@@ -1,0 +1,153 @@
+"""Idle pages: how they age, and go back."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from umfpy.core.extents import Extent
+from umfpy.core.pages import idle_page
+from umfpy.manager import captures
+from umfpy.manager.held import HeldPool
+from umfpy.manager.holdings import Holdings
+from umfpy.pools.release import free_removed, put_back
+
+#: How often a page is found idle before it goes, and the age of a new one.
+_OLD = 5
+_NEW = 4
+
+
+class AgingPool(HeldPool):
+    """A pool whose idle pages go back: by themselves as they age, or when memory is short.
+
+    Attributes
+    ----------
+    whole
+        Whether a page holds one slice.
+    keeps_idle
+        Whether idle pages stay until memory is short, or somebody asks for them.
+    period
+        After how many requests of the manager idle pages go; None: never by themselves.
+    """
+
+    whole = False
+    keeps_idle = False
+
+    def __init__(self, holdings: Holdings, name: str, period: int | None) -> None:
+        super().__init__(holdings, holdings.provider, name=name)
+        self.period = period
+        self._ages = bytearray(1)  # [extent] how often it was found idle
+        self._looked_at = 0
+
+    @property
+    def frozen(self) -> bool:
+        """Whether pages have to stay, and nobody may wait: a capture is open, here or beside."""
+        holdings = self.holdings()
+        if holdings is None:
+            return captures.is_frozen(self.provider)
+        return holdings.frozen
+
+    def _note_page(self, extent: Extent) -> None:
+        """Count a page that has just come."""
+        missing = extent.index + 1 - len(self._ages)
+        if missing > 0:
+            self._ages.extend(bytes(missing))
+        self._ages[extent.index] = _NEW
+        self._provider_allocs += 1
+
+    # By themselves.
+
+    def next_look(self) -> int | None:
+        """Return at which request of the manager idle pages are looked at next; None: never."""
+        return None if self.period is None else self._looked_at - -self.period // _OLD
+
+    def start_looking(self, requests: int) -> None:
+        """Count the period from this request of the manager on."""
+        self._looked_at = requests
+
+    def look(self, requests: int) -> int:
+        """Let idle pages age if it is time to, and return the bytes that went.
+
+        `requests` counts those of the whole manager: a pool that nobody asks has idle pages, too.
+        """
+        due = self.next_look()
+        if due is None or requests < due:
+            return 0
+        self._looked_at = requests
+        return self.age()
+
+    def age(self) -> int:
+        """Let idle pages grow older, and give back the old ones; return the bytes.
+
+        O(idle pages).  Does nothing during a capture, or while another thread is at it.
+        """
+        if self.frozen or not self._growing.enter(wait=False):
+            return 0
+        try:
+            return self._give_back(extent for extent in self._idle() if self._grows_old(extent))
+        finally:
+            self._growing.leave()
+
+    def _idle(self) -> list[Extent]:
+        """Return the idle pages; those in use are young again unless reuse decides their age."""
+        idle = self.map.free_extents()
+        if not self.whole:
+            kept = {extent.index: self._ages[extent.index] for extent in idle}
+            self._ages[:] = bytes(len(self._ages))
+            for index, age in kept.items():
+                self._ages[index] = age
+        return idle
+
+    def _grows_old(self, extent: Extent) -> bool:
+        self._ages[extent.index] = min(self._ages[extent.index] + 1, _OLD)
+        return self._ages[extent.index] == _OLD
+
+    # When somebody needs the memory.
+
+    def evict(self, missing: int) -> int:
+        """Give idle pages back until `missing` bytes went; return the bytes.
+
+        Large pages first.  Nothing if another thread grows this pool just now.
+        """
+        if missing <= 0 or self.frozen or not self._growing.enter(wait=False):
+            return 0
+        try:
+            return self._give_back(self._remove_until(missing), removed=True)
+        finally:
+            self._growing.leave()
+
+    def _remove_until(self, missing: int) -> Iterable[Extent]:
+        while missing > 0:
+            extent = idle_page(self.map, self.whole)
+            if extent is None:
+                return
+            if self.map.remove(extent):
+                missing -= extent.size
+                yield extent
+
+    def _give_back(self, extents: Iterable[Extent], *, removed: bool = False) -> int:
+        """Take extents out of the map if they are still idle, wait for the device, free them."""
+        gone = [extent for extent in extents if removed or self.map.remove(extent)]
+        if not gone:
+            return 0
+        self._wait_for_removed(gone)
+        released = 0
+        while gone:
+            extent = gone.pop()
+            try:
+                free_removed(extent)
+            except BaseException:
+                for other in gone:
+                    put_back(other)
+                raise
+            released += extent.size
+            self._provider_frees += 1
+        return released
+
+    def trim(self, keep_bytes: int | str = 0) -> int:
+        """Give idle pages back as `Pool.trim` does; nothing during a capture."""
+        return 0 if self.frozen else super().trim(keep_bytes)
+
+    def synchronize(self) -> None:
+        """Wait for the device as `Pool.synchronize` does; CaptureWouldBreak during a capture."""
+        captures.refuse_waiting(self.name, self.provider)
+        super().synchronize()

@@ -1,0 +1,28 @@
+"""Sliced pages in a unit that is no power of two."""
+
+from __future__ import annotations
+
+from umfpy.core.pages import take_span
+from umfpy.errors import AlignmentError
+from umfpy.manager.granting import GrantingPool
+from umfpy.manager.sliced import SlicedPool
+
+
+class UnevenSlicedPool(GrantingPool, SlicedPool):
+    """A sliced pool for an alignment that is no power of two.
+
+    The map counts in the largest power of two that divides it, and every slice is a multiple of
+    the alignment, so that everything else is, too.
+    """
+
+    def _block(self, size: int, alignment: int, stream: int, index: bool) -> int:
+        if alignment > self._properties.granule:
+            raise AlignmentError(
+                f"pool {self.name!r} has slices at multiples of {self.unit} bytes, and none that "
+                f"are aligned to {alignment}"
+            )
+        return super()._block(size, 0, stream, index)
+
+    def _take(self, size: int, alignment: int, stream: int, index: bool) -> int | None:
+        span = self._properties.align_up(size) or self.unit
+        return take_span(self, size, span, stream, index)
