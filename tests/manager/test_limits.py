@@ -128,6 +128,26 @@ def test_spilling_is_told_once(make: Make, caplog: pytest.LogCaptureFixture) -> 
     held.clear()
 
 
+def test_the_layout_changes_while_a_request_spills(make: Make) -> None:
+    manager = make(layout(sliced(1024, 1024), sliced(2048)), spill=True)
+    held = [manager.reserve(1024)]
+
+    class Changing(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            if "at its cap" in record.getMessage():
+                held.clear()
+                assert manager.configure(layout(exclusive(4096)))
+
+    handler = Changing(logging.WARNING)
+    logging.getLogger("umfpy.manager").addHandler(handler)
+    try:
+        handle = manager.reserve(1024)
+    finally:
+        logging.getLogger("umfpy.manager").removeHandler(handler)
+    assert [pool.usage.number_allocs for pool in manager.pool_usage()] == [0, 1]
+    handle.release()
+
+
 def test_the_last_pool_at_its_cap_refuses(make: Make) -> None:
     manager = make(layout(sliced(1024, 1024)), spill=True)
     held = manager.reserve(1024)

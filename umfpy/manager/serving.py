@@ -111,45 +111,42 @@ class Server:
     ) -> tuple[Allocation, PagedPool]:
         """Return the allocation, and the pool that it comes from."""
         bytes_ = checked_size(size)
-        while True:
-            layout = self._layout or self.layout
-            pool = self._choose(layout, bytes_)
-            try:
-                allocation = pool.allocate(bytes_, alignment, stream, zero)
-            except PoolCapacityExceeded:
-                allocation, pool = self._spill_over(
-                    layout, pool, bytes_, lambda p: p.allocate(bytes_, alignment, stream, zero)
-                )
-            except InvalidArgument:
-                if self._layout is layout:
-                    raise
-                continue  # the pool was closed meanwhile
-            if self._layout is layout or pool is self._persistent:
-                self._holdings.totals.note()
-                return allocation, pool
+        return self._serve(
+            bytes_, lambda pool: pool.allocate(bytes_, alignment, stream, zero), _free_allocation
+        )
 
     def malloc(
         self, size: SupportsIndex, alignment: SupportsIndex, stream: Stream, zero: bool
     ) -> int:
         """Return the address of `size` bytes, which their pool's `free` takes back."""
         bytes_ = checked_size(size)
+        return self._serve(
+            bytes_, lambda pool: pool.malloc(bytes_, alignment, stream, zero), _free_address
+        )[0]
+
+    def _serve(
+        self,
+        size: int,
+        ask: Callable[[PagedPool], T],
+        give_back: Callable[[PagedPool, T], object],
+    ) -> tuple[T, PagedPool]:
+        """Return what the right pool says to `ask`, and the pool."""
         while True:
             layout = self._layout or self.layout
-            pool = self._choose(layout, bytes_)
+            pool = self._choose(layout, size)
             try:
-                ptr = pool.malloc(bytes_, alignment, stream, zero)
-            except PoolCapacityExceeded:
-                ptr, pool = self._spill_over(
-                    layout, pool, bytes_, lambda p: p.malloc(bytes_, alignment, stream, zero)
-                )
+                try:
+                    got = ask(pool)
+                except PoolCapacityExceeded:
+                    got, pool = self._spill_over(layout, pool, size, ask)
             except InvalidArgument:
                 if self._layout is layout:
                     raise
-                continue
+                continue  # the pool was closed meanwhile
             if self._layout is layout or pool is self._persistent:
                 self._holdings.totals.note()
-                return ptr
-            pool.free(ptr)
+                return got, pool
+            give_back(pool, got)
 
     def _choose(self, layout: Layout, size: int) -> PagedPool:
         """Return the pool that is to serve a request, and count it."""
@@ -177,6 +174,14 @@ class Server:
             except PoolCapacityExceeded:
                 later = layout.next_pool(later, size)
         raise
+
+
+def _free_allocation(_: PagedPool, allocation: Allocation) -> None:
+    allocation.free()
+
+
+def _free_address(pool: PagedPool, ptr: int) -> None:
+    pool.free(ptr)
 
 
 def checked_size(size: SupportsIndex) -> int:
