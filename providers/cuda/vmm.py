@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any
 
 from umfpy.errors import OutOfMemoryError
-from umfpy.provider import Capability, Location
+from umfpy.provider import Capability, ChunkInfo, Location
 from umfpy.providers.cuda.vmm_addresses import AddressSpace
 from umfpy.providers.cuda.vmm_backing import Backing
 from umfpy.providers.cuda.vmm_base import wait_for
-from umfpy.providers.cuda.vmm_chunks import ChunkInfo, chunk_unit
+from umfpy.providers.cuda.vmm_chunks import chunk_unit
 from umfpy.providers.cuda.vmm_exchange import Exchange
 from umfpy.providers.cuda.vmm_handles import Handles
 from umfpy.providers.cuda.vmm_later import Later
@@ -27,7 +27,7 @@ from umfpy.providers.cuda.vmm_support import (
     granularity,
     physical_properties,
 )
-from umfpy.providers.host.arguments import check_request
+from umfpy.providers.host.arguments import check_request, check_unit
 from umfpy.providers.host.pieces import Piece
 from umfpy.units import parse_size
 
@@ -94,6 +94,7 @@ class CudaVmmProvider(SharedChunks):
         | Capability.COPY
         | Capability.STREAMS
         | Capability.IPC
+        | Capability.RESERVE
     )
 
     def __init__(
@@ -188,8 +189,7 @@ class CudaVmmProvider(SharedChunks):
             The driver refused; the piece is still there.
         """
         with self._pieces.released(ptr, size):
-            self._backing.give(ptr, self._length(size))
-            self._exchange.exports.forget(ptr, size)
+            self._exchange.forget(self._backing.give(ptr, self._length(size)))
         self._close_if_unused()
 
     def extend(self, ptr: int, size: int, more: int) -> bool:
@@ -237,14 +237,11 @@ class CudaVmmProvider(SharedChunks):
         return max(self._recommended, self._chunk_size or chunk_unit(size, self._unit))
 
     def chunks(self, ptr: int, size: int) -> list[ChunkInfo]:
-        """Return the chunks in a range, by address; parts of it without memory have none.
+        """Return the chunks that lie wholly inside a range, by address.
 
-        Raises
-        ------
-        InvalidArgument
-            The range cuts a chunk; the message has its boundaries.
+        `size` counts in whole units of `granularity`, as it does for pieces.
         """
-        found = self._backing.within(ptr, self._length(size))
+        found = self._backing.inside(ptr, self._length(size))
         return [ChunkInfo(chunk.ptr, chunk.size, chunk.exported) for chunk in found]
 
     def split(self, ptr: int, size: int, first_size: int) -> None:
@@ -257,7 +254,7 @@ class CudaVmmProvider(SharedChunks):
             and `size`, both excluded, or lies inside a chunk, whose boundaries are in the message.
         """
         if 0 < first_size < size:
-            self._backing.within(ptr, first_size)
+            self._backing.check_cut(ptr + first_size)
         self._pieces.split(ptr, size, first_size, self._unit)
 
     def merge(self, low: int, high: int, size: int) -> None:
@@ -281,24 +278,39 @@ class CudaVmmProvider(SharedChunks):
     def decommit(self, ptr: int, size: int) -> None:
         """Give the memory of a piece back and keep its addresses: cuMemUnmap, as `free`."""
         with self._pieces.changed(ptr, size, usable=False):
-            self._backing.drop(ptr, self._length(size))
-            self._exchange.exports.forget(ptr, size)
+            self._exchange.forget(self._backing.drop(ptr, self._length(size)))
 
-    def commit(self, ptr: int, size: int) -> None:
+    def commit(
+        self, ptr: int, size: int, *, clear: bool = True, chunk_size: int | None = None
+    ) -> None:
         """Make a piece accessible: zeros after `decommit`, the old contents after `dalloc`.
 
-        On a piece that is committed it does nothing.  New chunks are as those of `alloc`.
+        On a piece that is committed it does nothing.  Memory that is kept comes first, in the
+        chunks that it is in, and then new memory: cuMemCreate, cuMemMap, cuMemSetAccess.
+
+        Parameters
+        ----------
+        clear
+            False to leave what was decommitted with any contents: no cuMemsetD8.
+        chunk_size
+            Bytes of the new chunks, a multiple of `granularity`; what is left over makes up
+            smaller ones.  None takes them as `alloc` does.  A provider with a `chunk_size` of
+            its own keeps to that.
 
         Raises
         ------
+        InvalidArgument
+            Not a piece of this provider, or `chunk_size` is not possible.
         OutOfMemoryError
             The device has no such memory left; the piece stays as it was.
         """
+        unit = check_unit(chunk_size, self._unit)
+        zero = super().zero if clear else None
         with self._pieces.changed(ptr, size, usable=True) as piece:
             if piece.usable:
                 return
             try:
-                self._backing.commit(ptr, self._length(size), super().zero)
+                self._backing.commit(ptr, self._length(size), zero, unit)
             except OutOfMemoryError as error:
                 raise self._out_of_memory(size, error) from error
 
@@ -311,7 +323,7 @@ class CudaVmmProvider(SharedChunks):
             self._check_usable(ptr, piece)
             super().zero(ptr, size)
 
-    def remap(self, sources: Iterable[tuple[int, int]], to: int, size: int) -> None:
+    def remap(self, sources: Sequence[tuple[int, int]], to: int, size: int) -> None:
         """Take the memory of whole pieces to other addresses: cuMemUnmap, cuMemMap.
 
         Parameters

@@ -7,6 +7,7 @@ import threading
 
 from umfpy.errors import OutOfMemoryError
 from umfpy.providers.cuda.driver import CudaDriver
+from umfpy.providers.host.address_map import AddressMap
 from umfpy.providers.host.arguments import round_up
 
 
@@ -31,7 +32,7 @@ class AddressSpace:
         self._granularity = granularity
         self._span = round_up(span, granularity)
         self._lock = threading.Lock()
-        self._reservations: dict[int, int] = {}  # base: bytes
+        self._reservations: AddressMap[int] = AddressMap()  # base: bytes
         self._free: dict[int, int] = {}  # start: bytes
         self._ends: dict[int, int] = {}  # end: start
         #: (-bytes, start) of the free ranges, and of some that are not there any more.
@@ -41,7 +42,7 @@ class AddressSpace:
     def reserved(self) -> int:
         """Bytes of addresses, taken or not."""
         with self._lock:
-            return sum(self._reservations.values())
+            return sum(size for _, size in self._reservations.items())
 
     def take(self, size: int, alignment: int) -> int:
         """Return the start of a range, aligned to a power of two; O(log of the free ranges).
@@ -85,7 +86,9 @@ class AddressSpace:
     def reservation(self, ptr: int) -> int:
         """Return the base of the reservation that a taken address is in."""
         with self._lock:
-            return max(base for base in self._reservations if base <= ptr)
+            found = self._reservations.last_before(ptr + 1)
+            assert found is not None
+            return found[0]
 
     def trim(self) -> None:
         """Give reservations back in which nothing is taken: cuMemAddressFree.
@@ -93,11 +96,11 @@ class AddressSpace:
         Raises DriverError if the driver refuses; those that are left stay in use.
         """
         with self._lock:
-            for base, size in list(self._reservations.items()):
+            for base, size in self._reservations.items():
                 if self._free.get(base) == size:
                     self._driver.call("cuMemAddressFree", base, size)
                     self._remove(base)
-                    del self._reservations[base]
+                    self._reservations.pop(base)
 
     def _largest_hole(self) -> int | None:
         heap = self._largest
@@ -129,7 +132,7 @@ class AddressSpace:
                 raise
             size = least
             base = int(self._driver.call("cuMemAddressReserve", size, 0, 0, 0))
-        self._reservations[base] = size
+        self._reservations.put(base, size)
         self._add(base, size)
         return base
 

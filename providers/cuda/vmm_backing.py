@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 
 from umfpy.errors import InvalidArgument, UmfpyError
@@ -67,19 +67,23 @@ class Backing:
         self._back_new(end, size)
         return True
 
-    def give(self, ptr: int, size: int) -> None:
-        """Take addresses and memory back."""
-        self.drop(ptr, size)
+    def give(self, ptr: int, size: int) -> list[Chunk]:
+        """Take addresses and memory back, and return what memory was there."""
+        chunks = self.drop(ptr, size)
         self._space.give(ptr, size)
+        return chunks
 
-    def drop(self, ptr: int, size: int) -> None:
-        """Take the memory behind a range back; the addresses stay taken."""
+    def drop(self, ptr: int, size: int) -> list[Chunk]:
+        """Take the memory behind a range back, and return what was there.
+
+        The addresses stay taken.
+        """
         chunks = self.within(ptr, size)
-        if not chunks:
-            return
-        self._wait()
-        self._mapper.drop(chunks)
-        self._table.remove(chunks)
+        if chunks:
+            self._wait()
+            self._mapper.drop(chunks)
+            self._table.remove(chunks)
+        return chunks
 
     def hide(self, ptr: int, size: int) -> None:
         """Let nobody at the memory behind a range, which keeps its contents."""
@@ -88,17 +92,31 @@ class Backing:
             self._wait()
             self._mapper.hide(chunks)
 
-    def commit(self, ptr: int, size: int, clear: Callable[[int, int], None]) -> None:
-        """Show what is hidden in a range, and back the rest, which `clear` (start, bytes) clears.
+    def commit(
+        self,
+        ptr: int,
+        size: int,
+        clear: Callable[[int, int], None] | None,
+        chunk_size: int | None = None,
+    ) -> None:
+        """Show what is hidden in a range, and back the rest: with what is kept, then with new.
 
         One call gives access to all of it.
+
+        Parameters
+        ----------
+        clear
+            Clears (start, bytes) that were backed; None leaves there what is there.
+        chunk_size
+            The bytes of most new chunks, if they may differ; a multiple of the unit.
         """
         there = self.within(ptr, size)
         hidden = [chunk for chunk in there if chunk.hidden]
         fresh: list[Chunk] = []
         try:
             for start, length in gaps(there, ptr, size):
-                self._make(start, length, fresh)
+                reused = self._mapper.reuse(start, length, fresh)
+                self._make(start + reused, length - reused, fresh, chunk_size)
             for chunk in fresh:
                 chunk.unclean = True
             chunks = sorted([*there, *fresh], key=lambda chunk: chunk.ptr)
@@ -137,6 +155,14 @@ class Backing:
         """Return the chunks in a range; InvalidArgument if it cuts one."""
         return self._table.within(ptr, size)
 
+    def inside(self, ptr: int, size: int) -> list[Chunk]:
+        """Return the chunks that lie wholly inside a range."""
+        return self._table.inside(ptr, size)
+
+    def check_cut(self, at: int) -> None:
+        """Raise InvalidArgument if an address lies inside a chunk."""
+        self._table.check_cut(at)
+
     def reservation(self, ptr: int) -> int:
         """Return the base of the reservation that an address is in."""
         return self._space.reservation(ptr)
@@ -152,16 +178,15 @@ class Backing:
             raise
         self._table.add(chunks)
 
-    def _make(self, ptr: int, size: int, into: list[Chunk]) -> None:
-        self._mapper.make(ptr, self._layout(size), into)
-
-    def _layout(self, size: int) -> Iterator[int]:
-        return layout(size, self._chunk_size or chunk_unit(size, self._unit), self._unit)
+    def _make(self, ptr: int, size: int, into: list[Chunk], wanted: int | None = None) -> None:
+        unit = self._chunk_size or wanted or chunk_unit(size, self._unit)
+        self._mapper.make(ptr, layout(size, unit, self._unit), into)
 
 
-def _clear(chunks: Sequence[Chunk], clear: Callable[[int, int], None]) -> None:
+def _clear(chunks: Sequence[Chunk], clear: Callable[[int, int], None] | None) -> None:
     for run in runs(chunk for chunk in chunks if chunk.unclean):
-        clear(run[0].ptr, run[-1].end - run[0].ptr)
+        if clear is not None:
+            clear(run[0].ptr, run[-1].end - run[0].ptr)
         for chunk in run:
             chunk.unclean = False
 

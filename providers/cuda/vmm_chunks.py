@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import bisect
 import threading
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import NamedTuple
 
 from umfpy.errors import InvalidArgument
+from umfpy.providers.host.address_map import AddressMap
 
 #: An allocation is cut into about this many chunks, so that parts of it can go by themselves.
 #: Each costs its own calls: in the modelled latencies four make an allocation of 100 MiB half
@@ -17,18 +16,6 @@ PARTS = 4
 
 #: No chunk is larger: 1 GiB costs per byte hardly more than one cuMemAlloc of all.
 LARGEST = 1 << 30
-
-
-class ChunkInfo(NamedTuple):
-    """A range with one physical object behind it, which is mapped and dropped as a whole.
-
-    ``exported`` says that another process may have it open, so that it is never used again for
-    anything else.
-    """
-
-    ptr: int
-    size: int
-    exported: bool
 
 
 @dataclass
@@ -60,42 +47,39 @@ def chunk_unit(size: int, granularity: int) -> int:
 
 
 def layout(size: int, unit: int, granularity: int) -> Iterator[int]:
-    """Yield the sizes of the chunks that make up `size` bytes, a multiple of the granularity.
+    """Yield the sizes of the chunks that make up `size` bytes; all are multiples of granularity.
 
     Whole units first, then powers of two times the granularity, so that nothing is lost by
     rounding, and chunks of one allocation fit in another.
     """
     while size:
-        while unit > size:
-            unit = max(unit // 2 // granularity * granularity, granularity)
+        if unit > size:
+            unit = granularity << ((size // granularity).bit_length() - 1)
         yield unit
         size -= unit
 
 
 class ChunkTable:
-    """The chunks of one provider, by address."""
+    """The chunks of one provider, by address; each call is O(log of all), plus those it is for."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._starts: list[int] = []
-        self._chunks: dict[int, Chunk] = {}
+        self._chunks: AddressMap[Chunk] = AddressMap()
 
     def add(self, chunks: Iterable[Chunk]) -> None:
         """Enter chunks."""
         with self._lock:
             for chunk in chunks:
-                bisect.insort(self._starts, chunk.ptr)
-                self._chunks[chunk.ptr] = chunk
+                self._chunks.put(chunk.ptr, chunk)
 
     def remove(self, chunks: Iterable[Chunk]) -> None:
         """Forget chunks."""
         with self._lock:
             for chunk in chunks:
-                del self._starts[bisect.bisect_left(self._starts, chunk.ptr)]
-                del self._chunks[chunk.ptr]
+                self._chunks.pop(chunk.ptr)
 
     def within(self, ptr: int, size: int) -> list[Chunk]:
-        """Return the chunks in a range, in order; O(log of all, plus those).
+        """Return the chunks in a range, in order.
 
         Raises
         ------
@@ -103,19 +87,32 @@ class ChunkTable:
             The range cuts a chunk; the message has its boundaries.
         """
         with self._lock:
-            first = bisect.bisect_left(self._starts, ptr)
-            last = bisect.bisect_left(self._starts, ptr + size)
-            found = [self._chunks[start] for start in self._starts[first:last]]
-            edges = self._starts[first - 1 : first] + self._starts[last - 1 : last]
-            for chunk in [self._chunks[start] for start in edges]:
-                for cut in (ptr, ptr + size):
-                    if chunk.ptr < cut < chunk.end:
-                        raise InvalidArgument(
-                            f"{cut:#x} lies inside a chunk of {chunk.size} bytes, from "
-                            f"{chunk.ptr:#x} to {chunk.end:#x}, which can only be mapped and "
-                            "dropped as a whole: use its boundaries"
-                        )
-            return found
+            self._check_cut(ptr)
+            self._check_cut(ptr + size)
+            return self._chunks.between(ptr, ptr + size)
+
+    def inside(self, ptr: int, size: int) -> list[Chunk]:
+        """Return the chunks that lie wholly inside a range, in order."""
+        with self._lock:
+            found = self._chunks.between(ptr, ptr + size)
+        if found and found[-1].end > ptr + size:
+            found.pop()
+        return found
+
+    def check_cut(self, at: int) -> None:
+        """Raise InvalidArgument if an address lies inside a chunk, with its boundaries."""
+        with self._lock:
+            self._check_cut(at)
+
+    def _check_cut(self, at: int) -> None:
+        found = self._chunks.last_before(at)
+        if found is None or found[1].end <= at:
+            return
+        chunk = found[1]
+        raise InvalidArgument(
+            f"{at:#x} lies inside a chunk of {chunk.size} bytes, from {chunk.ptr:#x} to "
+            f"{chunk.end:#x}, which can only be mapped and dropped as a whole: use its boundaries"
+        )
 
 
 def runs(chunks: Iterable[Chunk]) -> Iterator[list[Chunk]]:

@@ -55,6 +55,11 @@ class Exchange:
             undo.pop_all()
         return payload
 
+    def forget(self, chunks: Sequence[Chunk]) -> None:
+        """End the exports of chunks that have lost their addresses."""
+        if any(chunk.exported for chunk in chunks):
+            self.exports.forget(chunks[0].ptr, chunks[-1].end - chunks[0].ptr)
+
     def open(self, payload: VmmPayload, data: bytes, descriptors: Sequence[int]) -> int:
         """Map what another process exported; `data` is the payload packed."""
         wanted = payload.exporter, payload.fds, data, descriptors

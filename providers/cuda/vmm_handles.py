@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import threading
+from bisect import bisect_right, insort
 from typing import Any
 
 from umfpy.errors import DriverError, OutOfMemoryError
@@ -30,7 +31,8 @@ class Handles:
         self._properties = properties
         self._keep_bytes = keep_bytes
         self._lock = threading.Lock()
-        self._kept: dict[int, list[int]] = {}  # bytes: handles
+        self._kept: dict[int, list[int]] = {}  # bytes: handles, at least one
+        self._sizes: list[int] = []  # of those, in order
         self._doomed: list[tuple[int, int]] = []  # handle, bytes: to be released, never used again
         self._kept_bytes = 0
         self._reserved_bytes = 0
@@ -56,9 +58,8 @@ class Handles:
             Whatever else cuMemCreate answered.
         """
         with self._lock:
-            if handles := self._kept.get(size):
-                self._kept_bytes -= size
-                return handles.pop()
+            if size in self._kept:
+                return self._pop(size)
         try:
             handle = self._create(size)
         except OutOfMemoryError:
@@ -69,6 +70,15 @@ class Handles:
             self._reserved_bytes += size
         return handle
 
+    def take_kept(self, most: int) -> tuple[int, int] | None:
+        """Return the largest kept handle of at most so many bytes, and its bytes."""
+        with self._lock:
+            at = bisect_right(self._sizes, most)
+            if not at:
+                return None
+            size = self._sizes[at - 1]
+            return self._pop(size), size
+
     def give(self, handle: int, size: int, *, reusable: bool = True) -> None:
         """Take back a handle that is mapped nowhere, to keep or to release: cuMemRelease.
 
@@ -76,8 +86,7 @@ class Handles:
         """
         with self._lock:
             if reusable:
-                self._kept.setdefault(size, []).append(handle)
-                self._kept_bytes += size
+                self._keep(handle, size)
             else:
                 self._doomed.append((handle, size))
         if not reusable or self._kept_bytes > self._keep_bytes:
@@ -107,7 +116,7 @@ class Handles:
             return self._doomed[-1]
         if self._kept_bytes <= keep_bytes:
             return None
-        size = max(size for size, handles in self._kept.items() if handles)
+        size = self._sizes[-1]
         return self._kept[size][-1], size
 
     def _release(self, handle: int, size: int) -> None:
@@ -115,9 +124,24 @@ class Handles:
         if self._doomed and self._doomed[-1] == (handle, size):
             self._doomed.pop()
         else:
-            self._kept[size].pop()
-            self._kept_bytes -= size
+            self._pop(size)
         self._reserved_bytes -= size
+
+    def _keep(self, handle: int, size: int) -> None:
+        if size not in self._kept:
+            self._kept[size] = []
+            insort(self._sizes, size)
+        self._kept[size].append(handle)
+        self._kept_bytes += size
+
+    def _pop(self, size: int) -> int:
+        handles = self._kept[size]
+        handle = handles.pop()
+        if not handles:
+            del self._kept[size]
+            self._sizes.remove(size)
+        self._kept_bytes -= size
+        return handle
 
     def _create(self, size: int) -> int:
         return int(self._driver.call("cuMemCreate", size, self._properties, 0))

@@ -44,6 +44,18 @@ class Mapper:
             into.append(Chunk(ptr, size, self._handles.take(size)))
             ptr += size
 
+    def reuse(self, ptr: int, size: int, into: list[Chunk]) -> int:
+        """Append chunks of memory that is kept to a list, the largest that fit first.
+
+        Returns how many of the `size` bytes from `ptr` on they make up.
+        """
+        end = ptr
+        while kept := self._handles.take_kept(ptr + size - end):
+            handle, length = kept
+            into.append(Chunk(end, length, handle))
+            end += length
+        return end - ptr
+
     def show(self, chunks: Sequence[Chunk]) -> None:
         """Let the devices at chunks, and map them where they are not: cuMemMap, cuMemSetAccess."""
         for chunk in chunks:

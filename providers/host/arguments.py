@@ -25,6 +25,25 @@ def is_power_of_two(value: int) -> bool:
     return value > 0 and value & (value - 1) == 0
 
 
+def check_unit(wanted: int | None, granularity: int) -> int | None:
+    """Return the `chunk_size` that a `commit` asks for, None if it does not care.
+
+    Raises
+    ------
+    InvalidArgument
+        It is not a multiple of the granularity, above 0.
+    """
+    if wanted is None:
+        return None
+    size = operator.index(wanted)
+    if size < 1 or size % granularity:
+        raise InvalidArgument(
+            f"chunk_size is {size}; it must be a multiple of the granularity, {granularity} "
+            f"bytes ({format_size(granularity)}), or None"
+        )
+    return size
+
+
 def check_request(size: int, alignment: int, provider: str) -> tuple[int, int]:
     """Return `size` and `alignment` in bytes as plain integers, if a driver may be asked for them.
 

@@ -187,7 +187,9 @@ class MappedProvider(HostAccess):
                     self._protect(ptr, size, PROT_READ_WRITE)
                 raise
 
-    def commit(self, ptr: int, size: int) -> None:
+    def commit(
+        self, ptr: int, size: int, *, clear: bool = True, chunk_size: int | None = None
+    ) -> None:
         """Make a piece accessible: zeros after `decommit`, the old contents after `dalloc`.
 
         On a piece that is committed it does nothing.

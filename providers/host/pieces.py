@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
 from umfpy.errors import InvalidArgument
+from umfpy.providers.host.address_map import AddressMap
 
 
 @dataclass(frozen=True)
@@ -29,13 +30,14 @@ class Pieces:
     """The pieces of one provider, by address.
 
     A call works on a piece that it has taken out of here, so that a second call on the same
-    piece at the same time is refused and can never hit what the system maps there next.
+    piece at the same time is refused and can never hit what the system maps there next.  Pieces
+    do not overlap; no call looks at more of them than it has to do with.
     """
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._by_ptr: dict[int, Piece] = {}
-        self._unusable: dict[int, int] = {}
+        self._by_ptr: AddressMap[Piece] = AddressMap()
+        self._unusable: AddressMap[int] = AddressMap()  # bytes of those that are not usable
         self._in_flight = 0
 
     def __len__(self) -> int:
@@ -116,7 +118,7 @@ class Pieces:
             self._put(low, replace(first, size=size))
 
     def find(self, ptr: int) -> tuple[int, Piece] | None:
-        """Return base and piece around an address, also an interior one; O(pieces)."""
+        """Return base and piece around an address, also an interior one; O(log pieces)."""
         with self._lock:
             return self._around(ptr)
 
@@ -139,22 +141,23 @@ class Pieces:
         if not self._unusable:
             return
         with self._lock:
-            for base, length in self._unusable.items():
-                if base < ptr + size and ptr < base + length:
-                    raise InvalidArgument(
-                        f"the {length} bytes at {base:#x} are not accessible: commit them first"
-                    )
+            last = self._unusable.last_before(ptr + size)
+        if last is not None and ptr < last[0] + last[1]:
+            raise InvalidArgument(
+                f"the {last[1]} bytes at {last[0]:#x} are not accessible: commit them first"
+            )
 
     def _put(self, ptr: int, piece: Piece) -> None:
-        self._by_ptr[ptr] = piece
+        self._by_ptr.put(ptr, piece)
         if not piece.usable:
-            self._unusable[ptr] = piece.size
+            self._unusable.put(ptr, piece.size)
 
     def _take(self, ptr: int, size: int) -> Piece:
         piece = self._look(ptr)
         if piece.size != size:
             raise InvalidArgument(f"the piece at {ptr:#x} has {piece.size} bytes, not {size}")
-        self._unusable.pop(ptr, None)
+        if not piece.usable:
+            self._unusable.pop(ptr)
         return self._by_ptr.pop(ptr)
 
     def _look(self, ptr: int) -> Piece:
@@ -170,9 +173,5 @@ class Pieces:
         )
 
     def _around(self, ptr: int) -> tuple[int, Piece] | None:
-        if ptr in self._by_ptr:
-            return ptr, self._by_ptr[ptr]
-        for base, piece in self._by_ptr.items():
-            if base <= ptr < base + piece.size:
-                return base, piece
-        return None
+        found = self._by_ptr.last_before(ptr + 1)
+        return found if found is not None and ptr < found[0] + found[1].size else None

@@ -173,7 +173,9 @@ class LevelZeroVmmProvider(LevelZeroBase):
         with self._pieces.changed(ptr, size, usable=False) as piece:
             self._mapper.drop(self._part(piece))
 
-    def commit(self, ptr: int, size: int) -> None:
+    def commit(
+        self, ptr: int, size: int, *, clear: bool = True, chunk_size: int | None = None
+    ) -> None:
         """Make a piece accessible: zeros after `decommit`, the old contents after `dalloc`.
 
         On a piece that is committed it does nothing.

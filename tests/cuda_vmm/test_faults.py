@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import gc
 import os
 
@@ -86,6 +87,7 @@ class Script:
         if isinstance(provider, CudaVmmProvider):
             self.pieces(ptr)
             self.growth()
+            self.backing()
             self.moves()
         else:
             self.streams()
@@ -115,6 +117,20 @@ class Script:
         assert step(provider.extend, ptr, UNIT, 2 * UNIT)
         assert self.read(ptr, 4) == b"grow"
         step(provider.free, ptr, 3 * UNIT)
+
+    def backing(self):
+        """What is kept comes first, then new memory; what fails is kept again, or gone."""
+        provider, step = self.provider, self.step
+        ptr = step(provider.reserve, 4 * UNIT)
+        provider.split(ptr, 4 * UNIT, 3 * UNIT)
+        commit = functools.partial(provider.commit, clear=False, chunk_size=2 * UNIT)
+        step(commit, ptr, 3 * UNIT)
+        step(provider.copy, ptr, b"dirt", 4)
+        step(provider.decommit, ptr, 3 * UNIT)
+        step(provider.commit, ptr, 3 * UNIT)
+        assert self.read(ptr, 4) == bytes(4)
+        for at, size in ((ptr, 3 * UNIT), (ptr + 3 * UNIT, UNIT)):
+            step(provider.free, at, size)
 
     def moves(self):
         """Two sources, one of them hidden, and what lies between them stays."""

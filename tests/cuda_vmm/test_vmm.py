@@ -15,7 +15,7 @@ from umfpy.errors import (
     NotSupported,
     OutOfMemoryError,
 )
-from umfpy.provider import Capability
+from umfpy.provider import Capability, ChunkInfo
 from umfpy.providers.cuda import CudaProvider, CudaVmmProvider
 from umfpy.providers.cuda.driver import CudaDriver
 from umfpy.providers.cuda.vmm_chunks import chunk_unit, layout
@@ -27,6 +27,11 @@ UNKNOWN = 999
 
 def mapped(provider):
     return provider.reserved_bytes - provider.kept_bytes
+
+
+def test_layout_of_units_that_are_no_powers_of_two():
+    assert list(layout(8 * UNIT, 3 * UNIT, UNIT)) == [3 * UNIT, 3 * UNIT, 2 * UNIT]
+    assert list(layout(7 * UNIT, 12 * UNIT, UNIT)) == [4 * UNIT, 2 * UNIT, UNIT]
 
 
 @pytest.mark.parametrize("size", [1, 3, 4, 7, 8, 15, 100, 511, 512, 5000])
@@ -107,11 +112,100 @@ def test_a_cut_lies_between_chunks_and_the_refusal_says_where_they_are(provider)
         with pytest.raises(InvalidArgument, match="inside a chunk of 16777216 bytes") as caught:
             provider.split(ptr, size, first)
         assert f"{ptr + first // (16 * MIB) * (16 * MIB):#x}" in str(caught.value)
-    with pytest.raises(InvalidArgument, match="boundaries"):
-        provider.chunks(ptr, 18 * MIB)
     provider.split(ptr, size, 32 * MIB)
     provider.free(ptr, 32 * MIB)
     provider.free(ptr + 32 * MIB, 32 * MIB)
+
+
+def test_chunks_are_those_that_lie_wholly_inside(provider):
+    ptr = provider.alloc(64 * MIB)
+    whole = provider.chunks(ptr, 64 * MIB)
+    assert whole == [ChunkInfo(ptr + at * 16 * MIB, 16 * MIB) for at in range(4)]
+    assert provider.chunks(ptr + UNIT, 62 * MIB) == whole[1:]
+    assert provider.chunks(ptr, 62 * MIB) == whole[:3]
+    assert provider.chunks(ptr + UNIT, 30 * MIB) == whole[1:2]
+    assert provider.chunks(ptr + UNIT, 12 * MIB) == []
+    provider.split(ptr, 64 * MIB, 16 * MIB)
+    provider.split(ptr + 16 * MIB, 48 * MIB, 16 * MIB)
+    provider.decommit(ptr + 16 * MIB, 16 * MIB)
+    assert provider.chunks(ptr, 64 * MIB) == [whole[0], *whole[2:]]
+    provider.free(ptr, 16 * MIB)
+    provider.free(ptr + 16 * MIB, 16 * MIB)
+    assert provider.chunks(ptr, 64 * MIB) == whole[2:]
+    provider.free(ptr + 32 * MIB, 32 * MIB)
+
+
+def test_commit_takes_the_chunks_that_it_is_told_to(provider, emu):
+    ptr = provider.reserve(64 * MIB)
+    for wanted in (0, -UNIT, MIB, 3 * MIB, UNIT + 1):
+        with pytest.raises(InvalidArgument, match=rf"chunk_size is {wanted}; .* {UNIT} bytes"):
+            provider.commit(ptr, 64 * MIB, chunk_size=wanted)
+    assert provider.chunks(ptr, 64 * MIB) == []
+    provider.split(ptr, 64 * MIB, 34 * MIB)
+    provider.commit(ptr, 34 * MIB, chunk_size=4 * MIB)
+    assert [chunk.size for chunk in provider.chunks(ptr, 64 * MIB)] == [4 * MIB] * 8 + [UNIT]
+    rest = ptr + 34 * MIB
+    provider.commit(rest, 30 * MIB, chunk_size=6 * MIB)
+    assert [chunk.size for chunk in provider.chunks(rest, 30 * MIB)] == [6 * MIB] * 5
+    provider.merge(ptr, rest, 64 * MIB)
+    provider.free(ptr, 64 * MIB)
+    ptr = provider.reserve(10 * MIB)
+    provider.trim()
+    provider.commit(ptr, 10 * MIB, chunk_size=1 << 40)
+    assert [chunk.size for chunk in provider.chunks(ptr, 10 * MIB)] == [8 * MIB, UNIT]
+    provider.free(ptr, 10 * MIB)
+
+
+def test_commit_brings_back_what_is_kept_before_it_makes_more(provider, emu):
+    ptr = provider.alloc(8 * MIB)
+    provider.split(ptr, 8 * MIB, 6 * MIB)
+    provider.commit(large := provider.reserve(24 * MIB), 24 * MIB, chunk_size=12 * MIB)
+    provider.free(large, 24 * MIB)
+    provider.decommit(ptr, 6 * MIB)
+    assert provider.kept_bytes == 30 * MIB
+    emu.reset_calls()
+    target = provider.reserve(40 * MIB)
+    provider.split(target, 40 * MIB, 16 * MIB)
+    provider.commit(target, 16 * MIB, clear=False, chunk_size=8 * MIB)
+    sizes = [chunk.size for chunk in provider.chunks(target, 16 * MIB)]
+    assert sizes == [12 * MIB, UNIT, UNIT]
+    assert emu.calls["cuMemCreate"] == 0
+    assert provider.kept_bytes == 14 * MIB
+    provider.commit(target + 16 * MIB, 24 * MIB, clear=False, chunk_size=8 * MIB)
+    sizes = [chunk.size for chunk in provider.chunks(target + 16 * MIB, 24 * MIB)]
+    assert sizes == [12 * MIB, UNIT, 8 * MIB, UNIT]
+    assert emu.calls["cuMemCreate"] == 2
+    assert provider.kept_bytes == emu.calls["cuMemsetD8_v2"] == 0
+    for at, size in ((ptr, 6 * MIB), (ptr + 6 * MIB, UNIT), (target, 16 * MIB)):
+        provider.free(at, size)
+    provider.free(target + 16 * MIB, 24 * MIB)
+
+
+def test_only_what_is_to_be_clear_is_cleared(provider, emu, read):
+    ptr = provider.alloc(UNIT)
+    provider.copy(ptr, b"x" * UNIT, UNIT)
+    provider.dalloc(ptr, UNIT)
+    provider.commit(ptr, UNIT, clear=False)
+    assert read(provider, ptr, UNIT) == b"x" * UNIT
+    provider.decommit(ptr, UNIT)
+    emu.reset_calls()
+    provider.commit(ptr, UNIT, clear=False)
+    assert emu.calls["cuMemsetD8_v2"] == 0
+    provider.decommit(ptr, UNIT)
+    provider.commit(ptr, UNIT)
+    assert read(provider, ptr, UNIT) == bytes(UNIT)
+    provider.free(ptr, UNIT)
+
+
+def test_a_fixed_chunk_size_stays(emu):
+    provider = CudaVmmProvider(chunk_size="4MiB")
+    ptr = provider.reserve(16 * MIB)
+    with pytest.raises(InvalidArgument, match="4194304 bytes"):
+        provider.commit(ptr, 16 * MIB, chunk_size=UNIT)
+    provider.commit(ptr, 16 * MIB, chunk_size=8 * MIB)
+    assert [chunk.size for chunk in provider.chunks(ptr, 16 * MIB)] == [4 * MIB] * 4
+    provider.free(ptr, 16 * MIB)
+    provider.close()
 
 
 def test_a_piece_keeps_its_neighbours_and_its_hole_gets_other_chunks(provider, read):
