@@ -22,7 +22,7 @@ class Measurement:
     """One trace on one pool; sizes are bytes, and everything ends with the trace's last event."""
 
     result: ReplayResult
-    peak_reserved_bytes: int  #: the most that the provider had handed out
+    peak_reserved_bytes: int  #: the most that the provider held of its device
     provider_allocs: int  #: calls that succeeded
     provider_frees: int
     ns_per_op: float | None  #: median over the repetitions; None for an empty trace
@@ -65,6 +65,7 @@ class Target:
 
     def _count(self, trace: Trace) -> Measurement:
         source = Metered(self.provider, self.capacity)
+        source.trim()  # what others have left behind
         clock = self.clock_us or (lambda: 0.0)
         end: list[tuple[int, int, float]] = []
         with self._pool(source) as pool:
