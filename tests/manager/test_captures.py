@@ -18,6 +18,7 @@ from umfpy import (
     StaleHandle,
     find,
 )
+from umfpy.core.pool import live_pools
 from umfpy.manager import CaptureWouldBreak
 
 
@@ -321,6 +322,7 @@ def test_what_had_to_wait_may_fail_and_the_pins_are_there() -> None:
     provider.recover()
     pins.clear()
     manager.close()
-    for pool in other._pools():
-        pool.close()
+    for pool in live_pools():
+        if getattr(pool, "manager", None) is other:
+            pool.close()
     assert not provider.live

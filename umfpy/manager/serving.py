@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import logging
-import threading
 from collections.abc import Callable
 from operator import index as as_index
 from typing import TYPE_CHECKING, SupportsIndex, TypeVar
@@ -12,7 +10,9 @@ from umfpy.core.pool import Allocation
 from umfpy.errors import InvalidArgument
 from umfpy.manager.errors import PoolCapacityExceeded
 from umfpy.manager.holdings import Holdings
+from umfpy.manager.installed import InstalledLayout
 from umfpy.manager.layout import Layout
+from umfpy.manager.log import LOG
 from umfpy.manager.modes import Mode, Persistence
 from umfpy.manager.paged import PagedPool
 from umfpy.manager.persistent import PersistentPool
@@ -20,11 +20,7 @@ from umfpy.manager.persistent import PersistentPool
 if TYPE_CHECKING:
     from umfpy.core.pool import Stream
 
-LOG = logging.getLogger("umfpy.manager")
-
 T = TypeVar("T")
-
-_NEVER = 1 << 62  # requests
 
 
 class Server:
@@ -37,8 +33,6 @@ class Server:
     ----------
     mode
         What requests are for now.
-    changing
-        Held by whoever changes layout, mode or capture.
     """
 
     def __init__(
@@ -46,70 +40,22 @@ class Server:
         holdings: Holdings,
         persistent: PersistentPool,
         persistence: Persistence,
-        layout: Layout,
+        installed: InstalledLayout,
         *,
         spill: bool,
     ) -> None:
         self.mode = persistence.first_mode
-        self.changing = threading.RLock()
-        self._holdings = holdings
+        self._totals = holdings.totals
         self._persistent = persistent
+        self._installed = installed
         self._match_sizes = persistence is Persistence.SIZE_MATCH
         self._spill = spill
         self._spilled = False
-        self._requests = 0
-        self._next_look = 0
-        self._layout: Layout | None = None
-        self.install(layout)
-
-    # The layout.
-
-    @property
-    def layout(self) -> Layout:
-        """The layout, once it is not being changed; InvalidArgument if the manager is closed."""
-        layout = self._layout
-        if layout is None:
-            with self.changing:
-                layout = self._layout
-        if layout is None:
-            raise InvalidArgument(
-                f"{self._holdings.name!r} is closed; make a new manager, or keep this one open"
-            )
-        return layout
-
-    def install(self, layout: Layout | None) -> None:
-        """Serve from this layout; None: have requests wait for the next, see `changing`."""
-        if layout is not None:
-            self._holdings.follow((self._persistent, *layout.pools))
-            names = ", ".join(pool.name for pool in layout.pools)
-            LOG.info("%s: layout of %d pools: %s", self._holdings.name, len(layout.pools), names)
-            for pool in layout.pools:
-                pool.start_looking(self._requests)
-            self._plan(layout)
-        self._layout = layout
-
-    # Idle pages.
-
-    def look(self) -> int:
-        """Give back what has been idle for its pool's period, and return the bytes.
-
-        Happens by itself; O(pools + idle pages), every so many requests.
-        """
-        layout = self.layout
-        released = sum(pool.look(self._requests) for pool in layout.pools)
-        self._plan(layout)
-        return released
-
-    def _plan(self, layout: Layout) -> None:
-        times = [pool.next_look() for pool in layout.pools]
-        self._next_look = min((time for time in times if time is not None), default=_NEVER)
-
-    # Requests.
 
     def allocate(
         self, size: SupportsIndex, alignment: SupportsIndex, stream: Stream, zero: bool
-    ) -> tuple[Allocation, PagedPool]:
-        """Return the allocation, and the pool that it comes from."""
+    ) -> Allocation:
+        """Return `size` bytes as an allocation."""
         bytes_ = checked_size(size)
         return self._serve(
             bytes_, lambda pool: pool.allocate(bytes_, alignment, stream, zero), _free_allocation
@@ -122,17 +68,18 @@ class Server:
         bytes_ = checked_size(size)
         return self._serve(
             bytes_, lambda pool: pool.malloc(bytes_, alignment, stream, zero), _free_address
-        )[0]
+        )
 
     def _serve(
         self,
         size: int,
         ask: Callable[[PagedPool], T],
         give_back: Callable[[PagedPool, T], object],
-    ) -> tuple[T, PagedPool]:
-        """Return what the right pool says to `ask`, and the pool."""
+    ) -> T:
+        """Return what the right pool says to `ask`."""
+        installed = self._installed
         while True:
-            layout = self._layout or self.layout
+            layout = installed.current or installed.get()
             pool = self._choose(layout, size)
             try:
                 try:
@@ -140,19 +87,20 @@ class Server:
                 except PoolCapacityExceeded:
                     got, pool = self._spill_over(layout, pool, size, ask)
             except InvalidArgument:
-                if self._layout is layout:
+                if installed.current is layout:
                     raise
                 continue  # the pool was closed meanwhile
-            if self._layout is layout or pool is self._persistent:
-                self._holdings.totals.note()
-                return got, pool
+            if installed.current is layout or pool is self._persistent:
+                self._totals.note()
+                return got
             give_back(pool, got)
 
     def _choose(self, layout: Layout, size: int) -> PagedPool:
         """Return the pool that is to serve a request, and count it."""
-        self._requests += 1
-        if self._requests >= self._next_look:
-            self.look()
+        installed = self._installed
+        installed.requests += 1
+        if installed.requests >= installed.next_look:
+            installed.look()
         if self.mode is Mode.PERSISTENT or (self._match_sizes and self._persistent.knows(size)):
             return self._persistent
         return layout.pool_for(size)

@@ -13,6 +13,7 @@ from umfpy.core.pool import Allocation
 from umfpy.manager.held import HeldPool
 from umfpy.manager.holdings import Holdings
 from umfpy.manager.persistent import PersistentPool
+from umfpy.manager.pins import Pins
 from umfpy.manager.serving import Server
 
 if TYPE_CHECKING:
@@ -27,11 +28,16 @@ class WindowPool(HeldPool):
     """
 
     def __init__(
-        self, holdings: Holdings, persistent: PersistentPool, server: Server, name: str
+        self,
+        holdings: Holdings,
+        persistent: PersistentPool,
+        pins: Pins,
+        server: Server,
+        name: str,
     ) -> None:
         super().__init__(holdings, persistent, name=name, direct=True)
         set_unit(self, persistent.map.granule)
-        self._persistent = persistent
+        self._pins = pins
         self._server = server
         self._slices: dict[int, Allocation] = {}  # by extent
         self._freeing = threading.local()
@@ -47,7 +53,7 @@ class WindowPool(HeldPool):
             self._freeing.stream = None
 
     def _obtain(self, size: int, alignment: int, stream: int, index: bool) -> int:
-        slice_, pool = self._server.allocate(size, alignment, stream, False)
+        slice_ = self._server.allocate(size, alignment, stream, False)
         granule = self.map.granule
         block: int = self.map.add_used(
             slice_.ptr,
@@ -58,15 +64,14 @@ class WindowPool(HeldPool):
             index=index,
         )
         self._slices[self.map.extent_of(block).index] = slice_
-        if pool is self._persistent:
-            self._persistent.touch(slice_, weakref.ref(slice_))
+        self._pins.touch(slice_, weakref.ref(slice_))
         return block
 
     def _discard(self, block: int, generation: int) -> None:
         extent = self.map.detach(block, generation)
         slice_ = self._slices.pop(extent.index)
         stream: Stream = getattr(self._freeing, "stream", None)
-        if stream is not None and not self._persistent.is_pinned(slice_):
+        if stream is not None and not self._pins.hold(slice_):
             slice_.free(stream_number(stream))
         # Else it goes with the last reference, which may be a pin's.
         del slice_
