@@ -7,15 +7,18 @@ from __future__ import annotations
 
 from tests.fakes.provider import FakeProvider
 from umfpy import Capability
+from umfpy.core.extents import COMING, HIDDEN, LEAVING, SAFE, UNBACKED
 
 GRANULE = 512
 SHIFT = 9
 
 FREE, USED, OUTSIDE = 0, 1, 2  # in `Cells.state`
+STATES = {SAFE: FREE, HIDDEN: 3, UNBACKED: 4, LEAVING: 5, COMING: 6}  # the same, of free granules
 RETIRING = 255  # in `Cells.last`: nobody's until the device was waited for
 
 _LONGEST = 4096
 _FREE, _USED, _OUTSIDE = (bytes([state]) * _LONGEST for state in (FREE, USED, OUTSIDE))
+_IDLE = bytes([FREE, STATES[HIDDEN], STATES[UNBACKED]])
 _STREAMS = [bytes([stream]) * _LONGEST for stream in range(8)]
 _RETIRE = bytes([0]) + bytes([RETIRING]) * 255
 _RETIRED = bytes([*range(RETIRING), 0])
@@ -65,6 +68,21 @@ class Cells:
             for at, length in extents.items()
         )
 
+    def is_free(self, start: int, size: int, state: int) -> bool:
+        """Whether all of it is free and in this state, whatever the streams."""
+        low, high = (start - self.base) >> SHIFT, (start + size - self.base) >> SHIFT
+        return self.state[low:high] == bytes([STATES[state]]) * (high - low)
+
+    def retag(self, start: int, size: int, state: int) -> None:
+        """Free memory changed its state; the device was waited for meanwhile."""
+        low, high = (start - self.base) >> SHIFT, (start + size - self.base) >> SHIFT
+        self.state[low:high] = bytes([STATES[state]]) * (high - low)
+        self.last[low:high] = bytes(high - low)
+
+    def bytes_in(self, *states: int) -> int:
+        """How much free memory is in any of these states."""
+        return sum(self.state.count(STATES[state]) for state in states) * GRANULE
+
     def retire(self) -> None:
         self.last = self.last.translate(_RETIRE)
 
@@ -91,7 +109,7 @@ class Cells:
     def close(self, start: int, size: int) -> None:
         """The provider got this back."""
         low, high = (start - self.base) >> SHIFT, (start + size - self.base) >> SHIFT
-        assert not any(self.state[low:high]), "nothing in it is used"
+        assert not self.state[low:high].strip(_IDLE), "nothing in it is used"
         assert not any(self.last[low:high]), "no stream is using it"
         self.state[low:high] = bytes([OUTSIDE]) * (high - low)
 

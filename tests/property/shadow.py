@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from umfpy.core.extents import COMING, HIDDEN, SAFE, UNBACKED
+
 
 @dataclass(frozen=True)
 class Live:
@@ -29,6 +31,7 @@ class Shadow:
     live: dict[int, Live] = field(default_factory=dict)  #: start: allocation
     user: dict[int, int] = field(default_factory=dict)  #: granule's address: live start
     last: dict[int, int] = field(default_factory=dict)  #: free granule: stream not waited for
+    apart: dict[int, int] = field(default_factory=dict)  #: free granule: its state, if not SAFE
 
     def padded(self, size: int) -> int:
         return max(-(-size // self.granule), 1) * self.granule
@@ -45,6 +48,7 @@ class Shadow:
         ), "inside one extent"
         for granule in self.granules(start, span):
             assert granule not in self.user, "no overlap with live memory"
+            assert granule not in self.apart, "nobody may use this"
             assert self.last.pop(granule, stream) == stream, "another stream may be using this"
             self.user[granule] = start
         self.live[start] = Live(start, size, span, stream)
@@ -75,6 +79,45 @@ class Shadow:
         for granule in granules:
             self.last.pop(granule, None)
 
+    def added(self, base: int, size: int, *, backed: bool) -> None:
+        self.extents[base] = size
+        if not backed:
+            self.apart.update(dict.fromkeys(self.granules(base, size), UNBACKED))
+
+    def restored(self, base: int) -> None:
+        """An extent went and came back: the device was waited for."""
+        self.waited(set(self.granules(base, self.extents[base])))
+
+    def removed(self, base: int) -> None:
+        for granule in self.granules(base, self.extents.pop(base)):
+            self.last.pop(granule, None)
+            self.apart.pop(granule, None)
+
+    def is_free(self, start: int, size: int, state: int) -> bool:
+        """Whether a range is free and in this state, in one extent, whatever the streams."""
+        return any(
+            base <= start and start + size <= base + extent for base, extent in self.extents.items()
+        ) and all(
+            granule not in self.user and self.apart.get(granule, SAFE) == state
+            for granule in self.granules(start, size)
+        )
+
+    def retagged(self, start: int, size: int, state: int) -> None:
+        """Free memory changed its state; the device was waited for meanwhile."""
+        for granule in self.granules(start, size):
+            self.last.pop(granule, None)
+            self.apart.pop(granule, None)
+            if state != SAFE:
+                self.apart[granule] = state
+
+    @property
+    def unbacked(self) -> int:
+        return sum(state in (UNBACKED, COMING) for state in self.apart.values()) * self.granule
+
+    @property
+    def hidden(self) -> int:
+        return sum(state == HIDDEN for state in self.apart.values()) * self.granule
+
     @property
     def used(self) -> int:
         return sum(piece.span for piece in self.live.values())
@@ -90,7 +133,9 @@ class Shadow:
             start = -(-base // step) * step
             while start + span <= base + extent:
                 if all(
-                    granule not in self.user and granule not in self.last
+                    granule not in self.user
+                    and granule not in self.last
+                    and granule not in self.apart
                     for granule in self.granules(start, span)
                 ):
                     return True

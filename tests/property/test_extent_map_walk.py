@@ -8,10 +8,11 @@ import pytest
 
 from tests.fakes.provider import FakeProvider
 from tests.property.shadow import Shadow
-from umfpy.core.extents import ExtentMap
+from umfpy.core.extents import COMING, HIDDEN, LEAVING, SAFE, UNBACKED, ExtentMap
 
 GRANULE = 512
 STEPS = 25_000
+STATES = (SAFE, HIDDEN, UNBACKED, LEAVING, COMING)
 
 
 class Walk:
@@ -27,10 +28,10 @@ class Walk:
         for granules in (1, 40, 64, 129):
             self.add(granules * GRANULE)
 
-    def add(self, size: int) -> None:
+    def add(self, size: int, *, backed: bool = True) -> None:
         base = self.provider.alloc(size)
-        self.map.add(base, size, self.provider)
-        self.shadow.extents[base] = size
+        self.map.add(base, size, self.provider, backed=backed)
+        self.shadow.added(base, size, backed=backed)
 
     def allocate(self) -> None:
         size = self.random.choice((0, 1, 511, 512, 513, self.random.randrange(20 * GRANULE)))
@@ -87,17 +88,48 @@ class Walk:
         if free and self.random.random() < 0.7:
             extent = self.random.choice(free)
             assert self.map.remove(extent)
-            self.provider.free(extent.base, extent.size)
-            del self.shadow.extents[extent.base]
-            for granule in range(extent.base, extent.base + extent.size, GRANULE):
-                self.shadow.last.pop(granule, None)
+            assert extent.backed == (self.shadow.apart.get(extent.base) != UNBACKED)
+            if self.random.random() < 0.3:
+                self.map.restore(extent)
+                self.shadow.restored(extent.base)
+            else:
+                self.provider.free(extent.base, extent.size)
+                self.shadow.removed(extent.base)
         elif len(self.shadow.extents) < 6:
-            self.add(self.random.choice((1, 7, 40, 129)) * GRANULE)
+            size = self.random.choice((1, 7, 40, 129)) * GRANULE
+            self.add(size, backed=self.random.random() < 0.5)
+
+    def retag(self) -> None:
+        """Mostly a part of a free block, mostly towards SAFE; else any place."""
+        old, new = self.random.sample(STATES, 2)
+        if self.random.random() < 0.5:
+            old, new = self.random.choice(STATES[1:]), SAFE
+        ranges = self.map.free_ranges(old)
+        if not ranges or self.random.random() < 0.2:
+            ranges = list(self.shadow.extents.items())
+        start, size = self.random.choice(ranges)
+        first = self.random.randrange(size // GRANULE) * GRANULE
+        count = self.random.randint(1, size // GRANULE)
+        start, size = start + first, count * GRANULE
+        known = self.shadow.is_free(start, size, old)
+        moved = self.map.retag(start, size, old, new)
+        # What a stream may still be using is free, but not everybody's.
+        assert moved == known or (self.streams > 1 and old == SAFE and known)
+        if moved:
+            self.shadow.retagged(start, size, new)
 
     def step(self) -> None:
         self.random.choices(
-            (self.allocate, self.free, self.split, self.merge, self.wait, self.come_and_go),
-            (40, 38, 6, 6, 4, 2),
+            (
+                self.allocate,
+                self.free,
+                self.split,
+                self.merge,
+                self.wait,
+                self.come_and_go,
+                self.retag,
+            ),
+            (40, 38, 6, 6, 4, 2, 6),
         )[0]()
         self.map.check("full")
 
@@ -107,6 +139,9 @@ class Walk:
             self.map.free(start)
         self.map.retire()
         self.map.retired()
+        for state in STATES[1:]:
+            for start, size in self.map.free_ranges(state):
+                assert self.map.retag(start, size, state, SAFE)
         self.map.check("full")
         sizes = sorted(self.shadow.extents.values(), reverse=True)
         for size in sizes:
@@ -130,6 +165,12 @@ def test_every_invariant_holds_after_every_step(streams: int, scan: int) -> None
                 walk.shadow.used,
                 walk.shadow.requested,
             )
+            assert (counters["unbacked"], counters["hidden"]) == (
+                walk.shadow.unbacked,
+                walk.shadow.hidden,
+            )
+            total = sum(walk.shadow.extents.values())
+            assert counters["reserved"] + counters["unbacked"] == total
 
     # then
     walk.end()

@@ -11,13 +11,13 @@ from typing import NamedTuple
 
 import pytest
 
-from tests.property.cells import GRANULE, CellProvider
-from umfpy.core.extents import ExtentMap
+from tests.property.cells import GRANULE, STATES, CellProvider
+from umfpy.core.extents import COMING, HIDDEN, LEAVING, SAFE, UNBACKED, ExtentMap
 
 STEPS = 400_000
-KINDS = ("allocate", "free", "split", "merge", "wait", "come and go")
+KINDS = ("allocate", "free", "split", "merge", "wait", "come and go", "retag")
 #: How often each comes, in a hundred.
-WEIGHTS = (46, 40, 5, 5, 3, 1)
+WEIGHTS = (44, 38, 5, 5, 3, 1, 4)
 EXTENTS = (1, 5, 16, 32)
 #: A prime number of choices, so that the walk does not come round in step with itself.
 CHOICES = 20_011
@@ -64,9 +64,12 @@ class Walk:
         for granules in EXTENTS:
             self.add(granules)
 
-    def add(self, granules: int) -> None:
+    def add(self, granules: int, *, backed: bool = True) -> None:
         size = granules * GRANULE
-        self.map.add(self.provider.alloc(size), size, self.provider)
+        base = self.provider.alloc(size)
+        self.map.add(base, size, self.provider, backed=backed)
+        if not backed:
+            self.cells.retag(base, size, UNBACKED)
 
     def enter(self, start: int, size: int, granules: int, stream: int) -> None:
         if start not in self.live:
@@ -146,15 +149,50 @@ class Walk:
             self.map.retire()
             self.map.retired()
             self.retiring = False
-            self.provider.free(extent.base, extent.size)
+            if choice.pick & 2:
+                self.map.restore(extent)  # as a pool does when a provider fails
+            else:
+                self.provider.free(extent.base, extent.size)
         elif len(self.map.extents) < 5:
-            self.add(EXTENTS[choice.pick % len(EXTENTS)])
+            self.add(EXTENTS[choice.pick % len(EXTENTS)], backed=bool(choice.pick & 4))
+
+    def retag(self, choice: Choice) -> None:
+        """Mostly a part of a free block of that state; else any place in any extent."""
+        old, new = self.pair(choice.pick)
+        ranges = self.map.free_ranges(old)
+        if not ranges or choice.pick % 5 == 0:
+            ranges = sorted(self.provider.live.items())
+        start, size = ranges[choice.pick % len(ranges)]
+        first = choice.size // GRANULE % (size // GRANULE)
+        count = 1 + choice.pick // 7 % (size // GRANULE - first)
+        start, size = start + first * GRANULE, count * GRANULE
+        known = self.cells.is_free(start, size, old)
+        moved = self.map.retag(start, size, old, new)
+        # What a stream may still be using is free, but not everybody's.
+        assert moved == known or (self.ordered and old == SAFE and known)
+        if moved:
+            self.cells.retag(start, size, new)
+
+    @staticmethod
+    def pair(pick: int) -> tuple[int, int]:
+        """Two states, mostly on the way back to SAFE, so that memory does not run out."""
+        states = list(STATES)
+        new = SAFE if pick % 3 else states[pick // 3 % len(states)]
+        return [state for state in states if state != new][pick // 16 % (len(states) - 1)], new
 
     def run(self, steps: int, made: list[Choice]) -> None:
         calls = dict(
             zip(
                 KINDS,
-                (self.allocate, self.free, self.split, self.merge, self.wait, self.come_and_go),
+                (
+                    self.allocate,
+                    self.free,
+                    self.split,
+                    self.merge,
+                    self.wait,
+                    self.come_and_go,
+                    self.retag,
+                ),
                 strict=True,
             )
         )
@@ -173,6 +211,9 @@ class Walk:
         assert counters["used"] == self.cells.used * GRANULE
         assert counters["requested"] == sum(size for size, _, _ in self.live.values())
         assert counters["allocations"] - counters["frees"] == len(self.live)
+        assert counters["hidden"] == self.cells.bytes_in(HIDDEN)
+        assert counters["unbacked"] == self.cells.bytes_in(UNBACKED, COMING)
+        assert counters["reserved"] == counters["used"] + self.cells.bytes_in(SAFE, HIDDEN, LEAVING)
 
     def end(self) -> None:
         """Free everything; then each extent can be had as one piece."""
@@ -181,6 +222,9 @@ class Walk:
             self.map.free(start)
         self.map.retire()
         self.map.retired()
+        for state in (HIDDEN, UNBACKED, LEAVING, COMING):
+            for start, size in self.map.free_ranges(state):
+                assert self.map.retag(start, size, state, SAFE)
         self.map.check("full")
         assert len(self.map.free_extents()) == len(self.map.extents), "everything merged"
 

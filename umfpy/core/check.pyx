@@ -7,11 +7,14 @@ from libc.stdint cimport uint32_t, uint64_t
 from umfpy.core.bins cimport FIRST, NO_BIN, SECOND, Bins, bin_of, bins_find, bins_head
 from umfpy.core.extent_map cimport (
     FIRST_STREAM,
+    HIDDEN,
     HOSTS,
     UNINDEXED,
     Extent,
     Map,
     extent_of,
+    is_backed,
+    is_busy,
     is_used,
     map_exact,
     map_locate,
@@ -26,6 +29,8 @@ cdef struct Sums:
     uint64_t used
     uint64_t requested
     uint64_t reserved
+    uint64_t unbacked
+    uint64_t hidden
     uint64_t used_blocks
     uint64_t free_blocks
     uint64_t indexed
@@ -52,6 +57,8 @@ cdef const char* check_counters(const Map* m) noexcept nogil:
         return b"requested <= used"
     if m.counters.used > m.counters.reserved:
         return b"used <= reserved"
+    if m.counters.hidden > m.counters.reserved - m.counters.used:
+        return b"hidden <= reserved - used"
     if m.counters.frees > m.counters.allocations:
         return b"frees <= allocations"
     if m.counters.peak_used < m.counters.used or m.counters.peak_reserved < m.counters.reserved:
@@ -62,11 +69,10 @@ cdef const char* check_counters(const Map* m) noexcept nogil:
 cdef const char* check_extents(Map* m, Sums* sums) noexcept nogil:
     cdef uint32_t i
     cdef const char* broken
-    sums[0] = Sums(0, 0, 0, 0, 0, 0, 1)
+    sums[0] = Sums(0, 0, 0, 0, 0, 0, 0, 0, 1)
     for i in range(1, m.extents_used):
         if m.extents[i].size == 0:
             continue
-        sums.reserved += m.extents[i].size
         broken = check_tiling(m, i, sums)
         if broken == NULL and m.extents[i].regions != NULL:
             broken = check_regions(m, i)
@@ -109,6 +115,7 @@ cdef const char* check_used(Map* m, uint32_t block, Sums* sums) noexcept nogil:
     cdef uint32_t extent = extent_of(m, block)
     sums.used_blocks += 1
     sums.used += span
+    sums.reserved += span
     sums.requested += requested_of(m, block)
     if (m.blocks[block].slack & ~<uint32_t>HOSTS) > span:
         return b"slack <= span"
@@ -133,10 +140,13 @@ cdef const char* check_free(Map* m, uint32_t block, Sums* sums) noexcept nogil:
     cdef uint64_t start = m.blocks[block].start
     cdef uint32_t entry
     sums.free_blocks += 1
+    add_free(tag_of(m, block), span_of(m, block), sums)
     if not is_used(m, after) and m.blocks[after].home == m.blocks[block].home:
         return b"no two free neighbours of one tag"
     if map_exact(m, start) != 0 or map_locate(m, extent_of(m, block), start) != 0:
         return b"a free block is not found"
+    if m.shelves[tag_of(m, block)] == NULL:
+        return b"a free block stands in the bin of its size and tag"
     entry = bins_head(<Bins*>&m.shelves[tag_of(m, block)].bins,
                       bin_of(span_of(m, block) >> m.granule_shift))[0]
     while entry and entry != block:
@@ -144,6 +154,15 @@ cdef const char* check_free(Map* m, uint32_t block, Sums* sums) noexcept nogil:
     if entry == 0:
         return b"a free block stands in the bin of its size and tag"
     return NULL
+
+
+cdef void add_free(uint32_t tag, uint64_t span, Sums* sums) noexcept nogil:
+    if is_backed(tag):
+        sums.reserved += span
+    else:
+        sums.unbacked += span
+    if tag == HIDDEN:
+        sums.hidden += span
 
 
 cdef const char* check_regions(const Map* m, uint32_t extent) noexcept nogil:
@@ -188,7 +207,11 @@ cdef const char* check_sums(const Map* m, const Sums* sums) noexcept nogil:
     if sums.used != m.counters.used or sums.requested != m.counters.requested:
         return b"the counters of used bytes equal the sums over blocks"
     if sums.reserved != m.counters.reserved:
-        return b"the counter of reserved bytes equals the sum over extents"
+        return b"the counter of reserved bytes equals the sum over blocks that have memory"
+    if sums.unbacked != m.counters.unbacked:
+        return b"the counter of unbacked bytes equals the sum over blocks without memory"
+    if sums.hidden != m.counters.hidden:
+        return b"the counter of hidden bytes equals the sum over hidden blocks"
     if sums.used_blocks != m.counters.allocations - m.counters.frees:
         return b"allocations less frees are the used blocks"
     if sums.indexed != m.indexed:
@@ -207,6 +230,8 @@ cdef const char* check_bins(const Map* m, uint64_t free_blocks) noexcept nogil:
     cdef uint32_t tag
     cdef const char* broken
     for tag in range(FIRST_STREAM + m.streams):
+        if m.shelves[tag] == NULL:
+            continue
         if tag >= FIRST_STREAM and m.streams <= 1 and m.shelves[tag].bins.first_map:
             return b"one stream alone keeps its free memory on the safe shelf"
         broken = check_bitmaps(&m.shelves[tag].bins)
@@ -267,8 +292,9 @@ cdef const char* check_free_extents(const Map* m) noexcept nogil:
         if m.extents[i].wholly_free != (
             not is_used(m, m.extents[i].first)
             and m.blocks[m.extents[i].first].next == m.extents[i].sentinel
+            and not is_busy(tag_of(m, m.extents[i].first))
         ):
-            return b"an extent is marked wholly free exactly when it is one free block"
+            return b"an extent is marked wholly free exactly when it is one free, idle block"
         free_extents += m.extents[i].wholly_free
     while listed:
         if not m.extents[listed].wholly_free:

@@ -22,9 +22,14 @@ cdef enum:
     TAG_BITS = 12  # of `Block.home`
     TAG_MASK = 0xFFF
     MAX_EXTENTS = 0xFFFFF
-    SAFE = 0  # the tag of free memory that any stream may use
-    RETIRING = 1  # the tag of free memory while the device is being waited for
-    FIRST_STREAM = 2  # tags from here on stand for streams
+    # Tags of free memory.
+    SAFE = 0  # any stream may use it
+    RETIRING = 1  # the device is being waited for
+    HIDDEN = 2  # set apart: it has its memory, which nobody may use
+    UNBACKED = 3  # set apart: addresses without memory
+    LEAVING = 4  # set apart: a thread is at it with the driver; it has its memory
+    COMING = 5  # set apart: a thread is at it with the driver; it has none
+    FIRST_STREAM = 6  # tags from here on stand for streams
     HOSTS = 0x80000000  # in `Block.slack`: another pool's extent lies in this block
     UNINDEXED = 0xFFFFFFFF  # in `Block.chain`: an object owns the block, `map_exact` hides it
 
@@ -54,11 +59,14 @@ cdef struct Shelf:
     uint64_t stream  # the stream's native handle, for tags that stand for one
     Bins bins
 
-# used = requested + slack; reserved = used + free; each peak is the highest its counter has been.
+# used = requested + slack; reserved = used + free that has memory; reserved + unbacked = extents.
+# Each peak is the highest its counter has been.
 cdef struct Counters:
     uint64_t requested
     uint64_t used
     uint64_t reserved
+    uint64_t unbacked  # free: UNBACKED or COMING
+    uint64_t hidden  # free: HIDDEN, and part of reserved
     uint64_t peak_requested
     uint64_t peak_used
     uint64_t peak_reserved
@@ -98,13 +106,19 @@ cdef Status map_init(Map* m, int granule_shift, bint ordered, uint32_t scan) noe
 cdef void map_clear(Map* m) noexcept nogil
 cdef uint64_t map_metadata_bytes(const Map* m) noexcept nogil
 
-# Extents.  `map_add_extent` leaves one free block; `map_remove_extent` wants the same.
-cdef Status map_add_extent(Map* m, uint64_t base, uint64_t size, uint32_t* extent) noexcept nogil
+# Extents.  `map_add_extent` leaves one free block of a tag; `map_remove_extent` wants one.
+cdef Status map_add_extent(Map* m, uint64_t base, uint64_t size, uint32_t tag,
+                           uint32_t* extent) noexcept nogil
 cdef void map_remove_extent(Map* m, uint32_t extent) noexcept nogil
 
 # Streams.  A tag lives until the map goes, or a full table is swept of idle ones.
 cdef Status map_find_tag(Map* m, uint64_t stream, uint32_t* tag) noexcept nogil
 cdef void map_restamp(Map* m, uint32_t from_tag, uint32_t to_tag) noexcept nogil
+
+# States.  A range of whole granules gets another tag, neither of them a stream's nor RETIRING;
+# NO_FIT where the range does not lie in one free block of `from_tag`.
+cdef Status map_retag(Map* m, uint32_t extent, uint64_t start, uint64_t size, uint32_t from_tag,
+                      uint32_t to_tag) noexcept nogil
 
 # Blocks.  `size` may be 0, which takes one granule; `alignment` is a power of two.  `map_search`
 # is what `map_alloc` below does when the pending block is of no use.
@@ -148,6 +162,21 @@ cdef inline uint32_t extent_of(const Map* m, uint32_t block) noexcept nogil:
 
 cdef inline uint32_t tag_of(const Map* m, uint32_t block) noexcept nogil:
     return m.blocks[block].home & TAG_MASK
+
+
+cdef inline bint is_apart(uint32_t tag) noexcept nogil:
+    """Whether free memory of this tag is out of every request's reach, for as long as it lasts."""
+    return HIDDEN <= tag < FIRST_STREAM
+
+
+cdef inline bint is_busy(uint32_t tag) noexcept nogil:
+    """Whether a thread is at free memory of this tag, so that its extent must stay."""
+    return tag == LEAVING or tag == COMING
+
+
+cdef inline bint is_backed(uint32_t tag) noexcept nogil:
+    """Whether free memory of this tag has memory."""
+    return tag != UNBACKED and tag != COMING
 
 
 cdef inline uint64_t padded(const Map* m, uint64_t size) noexcept nogil:

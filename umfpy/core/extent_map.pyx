@@ -372,6 +372,24 @@ cdef uint32_t map_locate(Map* m, uint32_t extent, uint64_t address) noexcept nog
     return block
 
 
+cdef uint32_t locate_any(Map* m, uint32_t extent, uint64_t address) noexcept nogil:
+    """The block at an address of the extent, used or free.
+
+    Between two used blocks are as many free ones as their tags change.
+    """
+    cdef uint32_t block
+    if m.extents[extent].regions == NULL:
+        build_regions(m, extent)
+    block = nearest_below(m, extent, address)
+    if block == 0:
+        block = m.extents[extent].first
+    while m.blocks[block].start > address:
+        block = m.blocks[block].prev
+    while m.blocks[m.blocks[block].next].start <= address:
+        block = m.blocks[block].next
+    return block
+
+
 cdef uint32_t nearest_below(const Map* m, uint32_t extent, uint64_t address) noexcept nogil:
     """A block from which a few steps down lead to the one at the address; 0 if none is used."""
     cdef const Regions* regions = m.extents[extent].regions
@@ -388,12 +406,14 @@ cdef uint32_t nearest_below(const Map* m, uint32_t extent, uint64_t address) noe
 # --- Extents ---------------------------------------------------------------------------------
 
 
-cdef Status map_add_extent(Map* m, uint64_t base, uint64_t size, uint32_t* extent) noexcept nogil:
+cdef Status map_add_extent(
+    Map* m, uint64_t base, uint64_t size, uint32_t tag, uint32_t* extent
+) noexcept nogil:
     cdef Extent* entry
     cdef uint32_t index
     if m.extents_unused == 0 and m.extents_used > MAX_EXTENTS:
         return TOO_MANY_EXTENTS
-    if not reserve_blocks(m, 2):
+    if not reserve_blocks(m, 2) or make_shelf(m, tag) != DONE:
         return NO_HOST_MEMORY
     index = take_extent(m)
     if index == 0:
@@ -407,10 +427,9 @@ cdef Status map_add_extent(Map* m, uint64_t base, uint64_t size, uint32_t* exten
     entry.sentinel = take_block(m)
     lay_block(m, entry.first, base, 0, entry.sentinel, index)
     lay_block(m, entry.sentinel, base + size, entry.first, 0, index)
+    m.blocks[entry.first].home |= tag
     m.blocks[entry.sentinel].generation |= 1  # never free
-    m.counters.reserved += size
-    if m.counters.reserved > m.counters.peak_reserved:
-        m.counters.peak_reserved = m.counters.reserved
+    count_in(&m.counters, tag, size)
     settle(m, entry.first)
     extent[0] = index
     return DONE
@@ -429,7 +448,7 @@ cdef void map_remove_extent(Map* m, uint32_t extent) noexcept nogil:
     cdef Extent* entry = &m.extents[extent]
     unshelve(m, entry.first)
     unlist_free_extent(m, extent)
-    m.counters.reserved -= entry.size
+    count_out(&m.counters, tag_of(m, entry.first), entry.size)
     m.blocks[entry.sentinel].generation += 1
     give_block(m, entry.first)
     give_block(m, entry.sentinel)
@@ -438,6 +457,28 @@ cdef void map_remove_extent(Map* m, uint32_t extent) noexcept nogil:
     entry.size = 0
     entry.next_free = m.extents_unused
     m.extents_unused = extent
+
+
+cdef inline void count_in(Counters* counters, uint32_t tag, uint64_t size) noexcept nogil:
+    """So much free memory of this tag is there now."""
+    if not is_backed(tag):
+        counters.unbacked += size
+        return
+    if tag == HIDDEN:
+        counters.hidden += size
+    counters.reserved += size
+    if counters.reserved > counters.peak_reserved:
+        counters.peak_reserved = counters.reserved
+
+
+cdef inline void count_out(Counters* counters, uint32_t tag, uint64_t size) noexcept nogil:
+    """So much free memory of this tag is there no more."""
+    if not is_backed(tag):
+        counters.unbacked -= size
+        return
+    if tag == HIDDEN:
+        counters.hidden -= size
+    counters.reserved -= size
 
 
 cdef void list_free_extent(Map* m, uint32_t extent) noexcept nogil:
@@ -524,9 +565,36 @@ cdef void map_restamp(Map* m, uint32_t from_tag, uint32_t to_tag) noexcept nogil
         unshelve(m, block)
         if m.extents[extent_of(m, block)].wholly_free:
             unlist_free_extent(m, extent_of(m, block))
-        m.blocks[block].home = (m.blocks[block].home & ~<uint32_t>TAG_MASK) | to_tag
+        set_tag(m, block, to_tag)
         settle(m, block)
         bin = bins_find(bins, bin)
+
+
+# --- States ----------------------------------------------------------------------------------
+
+
+cdef Status map_retag(
+    Map* m, uint32_t extent, uint64_t start, uint64_t size, uint32_t from_tag, uint32_t to_tag
+) noexcept nogil:
+    cdef const Extent* entry = &m.extents[extent]
+    cdef uint32_t block
+    if start < entry.base or size > entry.size or start - entry.base > entry.size - size:
+        return NO_FIT
+    map_settle(m)
+    block = locate_any(m, extent, start)
+    if is_used(m, block) or tag_of(m, block) != from_tag or (
+        m.blocks[m.blocks[block].next].start - start < size
+    ):
+        return NO_FIT
+    # From here on nothing else fails.
+    if not reserve_blocks(m, 2) or make_shelf(m, to_tag) != DONE:
+        return NO_HOST_MEMORY
+    block = carve(m, block, start - m.blocks[block].start, size)
+    set_tag(m, block, to_tag)
+    count_out(&m.counters, from_tag, size)
+    count_in(&m.counters, to_tag, size)
+    settle(m, block)
+    return DONE
 
 
 # --- Blocks ----------------------------------------------------------------------------------
@@ -545,8 +613,14 @@ cdef inline void settle(Map* m, uint32_t block) noexcept nogil:
         absorb(m, before, block)
         block = before
     shelve(m, block)
-    if m.blocks[block].prev == 0 and m.blocks[m.blocks[block].next].next == 0:
+    if m.blocks[block].prev == 0 and m.blocks[m.blocks[block].next].next == 0 and (
+        not is_busy(tag_of(m, block))
+    ):
         list_free_extent(m, extent_of(m, block))
+
+
+cdef inline void set_tag(Map* m, uint32_t block, uint32_t tag) noexcept nogil:
+    m.blocks[block].home = (m.blocks[block].home & ~<uint32_t>TAG_MASK) | tag
 
 
 cdef inline void absorb(Map* m, uint32_t low, uint32_t high) noexcept nogil:
@@ -570,13 +644,29 @@ cdef inline uint32_t cut(Map* m, uint32_t block, uint64_t first_bytes) noexcept 
     return upper
 
 
+cdef inline uint32_t carve(Map* m, uint32_t block, uint64_t lead, uint64_t bytes) noexcept nogil:
+    """Take `bytes` from `lead` on out of a free block; what is around them stays free.
+
+    After `reserve_blocks` of 2.  What is returned stands in no bin.
+    """
+    cdef uint32_t lower
+    unshelve(m, block)
+    if m.extents[extent_of(m, block)].wholly_free:
+        unlist_free_extent(m, extent_of(m, block))
+    if lead:
+        lower = block
+        block = cut(m, lower, lead)
+        shelve(m, lower)
+    if span_of(m, block) > bytes:
+        shelve(m, cut(m, block, bytes))
+    return block
+
+
 cdef Status map_search(
     Map* m, uint64_t size, uint64_t alignment, uint32_t tag, bint index, uint32_t* block
 ) noexcept nogil:
     cdef uint64_t bytes
     cdef uint32_t found = 0
-    cdef uint64_t lead
-    cdef uint32_t lower
     if size > <uint64_t>1 << 63 or alignment > <uint64_t>1 << 62:
         return NO_FIT
     bytes = padded(m, size)
@@ -591,16 +681,7 @@ cdef Status map_search(
     # From here on nothing fails.
     if not reserve_blocks(m, 2) or (index and not reserve_index(m)):
         return NO_HOST_MEMORY
-    unshelve(m, found)
-    if m.extents[extent_of(m, found)].wholly_free:
-        unlist_free_extent(m, extent_of(m, found))
-    lead = lead_of(m, found, alignment)
-    if lead:
-        lower = found
-        found = cut(m, lower, lead)
-        shelve(m, lower)
-    if span_of(m, found) > bytes:
-        shelve(m, cut(m, found, bytes))
+    found = carve(m, found, lead_of(m, found, alignment), bytes)
     occupy(m, found, size, tag, index)
     block[0] = found
     return DONE
@@ -629,7 +710,7 @@ cdef inline void occupy(
     cdef uint64_t span = span_of(m, block)
     entry.generation += 1
     entry.slack = <uint32_t>(span - size)
-    entry.home = (entry.home & ~<uint32_t>TAG_MASK) | tag
+    set_tag(m, block, tag)
     entry.chain = <uint32_t>UNINDEXED
     if index:
         index_block(m, block)
@@ -687,7 +768,7 @@ cdef uint64_t map_largest_free(const Map* m) noexcept nogil:
     cdef uint32_t top
     cdef uint32_t block
     for tag in range(FIRST_STREAM + m.streams):
-        if m.shelves[tag] == NULL:
+        if m.shelves[tag] == NULL or is_apart(tag):
             continue
         top = NO_BIN
         bin = bins_find(&m.shelves[tag].bins, 0)

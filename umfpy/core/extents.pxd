@@ -15,6 +15,7 @@ cdef class Extent:
     cdef readonly Extent parent  # the extent that this one lies in, None for a physical root
     cdef uint32_t parent_block  # and the block of it
     cdef bint registered  # the registry borrows this object
+    cdef uint32_t left_as  # the tag for `ExtentMap.restore`, once it was removed
     cdef public object export  # what `umfpy.ipc` keeps of a root: its export, made once
     cdef object __weakref__
 
@@ -28,8 +29,9 @@ cdef class ExtentMap:
 
     cdef raise_status(self, Status status)
     cdef Extent _new_extent(self, base, size, provider)
-    cdef _enter(self, Extent extent, uint32_t* block, uint64_t requested, uint64_t stream,
-                bint index)
+    cdef _enter(self, Extent extent, uint32_t state, uint32_t* block, uint64_t requested,
+                uint64_t stream, bint index)
+    cdef Extent _extent_at(self, address)
     # A used block for the request; 0 with no error set means that none fits.
     cdef uint32_t take(self, uint64_t size, uint64_t alignment, uint64_t stream,
                        bint index) except? 0

@@ -25,8 +25,7 @@ from umfpy.core.extent_map cimport (
     HOSTS,
     MAX_EXTENTS,
     NO_HOST_MEMORY,
-    RETIRING,
-    SAFE,
+    TAG_MASK,
     TOO_MANY_EXTENTS,
     TOO_MANY_STREAMS,
     UNINDEXED,
@@ -35,6 +34,7 @@ from umfpy.core.extent_map cimport (
     Map,
     Status,
     extent_of,
+    is_backed,
     is_used,
     map_add_extent,
     map_alloc,
@@ -49,6 +49,7 @@ from umfpy.core.extent_map cimport (
     map_metadata_bytes,
     map_remove_extent,
     map_restamp,
+    map_retag,
     map_settle,
     map_split,
     map_tag,
@@ -56,6 +57,15 @@ from umfpy.core.extent_map cimport (
     span_of,
     tag_of,
 )
+from umfpy.core.extent_map cimport (  # each by another name: Python knows them by these
+    COMING as TAG_COMING,
+    HIDDEN as TAG_HIDDEN,
+    LEAVING as TAG_LEAVING,
+    RETIRING as TAG_RETIRING,
+    SAFE as TAG_SAFE,
+    UNBACKED as TAG_UNBACKED,
+)
+from umfpy.core.bins cimport NO_BIN, bin_of, bins_find, bins_head
 from umfpy.core.lock cimport lock_enter, lock_enter_with_gil, lock_release
 
 from umfpy.core.numbers cimport ANY_SIZE, NO_SIZE, as_u64
@@ -69,6 +79,16 @@ cdef struct Entry:
     uint64_t base
     uint64_t end
     PyObject* extent  # borrowed
+
+#: The states of free memory; `ExtentMap.retag` moves ranges between all but RETIRING.
+SAFE = TAG_SAFE
+RETIRING = TAG_RETIRING
+HIDDEN = TAG_HIDDEN
+UNBACKED = TAG_UNBACKED
+LEAVING = TAG_LEAVING
+COMING = TAG_COMING
+
+STATES = ("SAFE", "RETIRING", "HIDDEN", "UNBACKED", "LEAVING", "COMING")  # [tag] for people
 
 # What `ExtentMap.blocks` tells of a block.
 cdef struct Span:
@@ -268,6 +288,11 @@ cdef class Extent:
             extent = extent.parent
         return extent
 
+    @property
+    def backed(self):
+        """Whether an extent that was removed from its map has memory: it was not UNBACKED."""
+        return self.left_as != TAG_UNBACKED
+
     def __contains__(self, address):
         return self.base <= address < self.base + self.size
 
@@ -310,28 +335,32 @@ cdef class ExtentMap:
         if status == TOO_MANY_EXTENTS:
             raise CapacityExceeded(f"a pool holds at most {MAX_EXTENTS} extents; use larger ones")
         if status == TOO_MANY_STREAMS:
-            raise CapacityExceeded("more than 4094 streams hold memory of this pool; free some")
+            raise CapacityExceeded(
+                f"more than {TAG_MASK - FIRST_STREAM + 1} streams hold memory of this pool; free "
+                "some"
+            )
         if status == NO_HOST_MEMORY:
             raise MemoryError("no host memory for the pool's metadata")
 
     # Extents.
 
-    def add(self, base, size, provider):
+    def add(self, base, size, provider, *, bint backed=True):
         """Take over `size` bytes at `base` as one free block, and return the Extent.
 
-        Ends that fill no granule are left out, but go back to the provider with the rest.
+        Ends that fill no granule are left out, but go back to the provider with the rest.  With
+        `backed` false these are addresses without memory: the block is UNBACKED.
         Raises InvalidArgument if the range overlaps what is managed already, CapacityExceeded or
         MemoryError; then the memory is still the caller's.
         """
         cdef Extent extent = self._new_extent(base, size, provider)
-        self._enter(extent, NULL, 0, 0, False)
+        self._enter(extent, TAG_SAFE if backed else TAG_UNBACKED, NULL, 0, 0, False)
         return extent
 
     def add_used(self, base, size, requested, provider, stream=0, *, bint index=False):
         """Take over a range that is one used block; return the block.  Raises as `add` does."""
         cdef Extent extent = self._new_extent(base, size, provider)
         cdef uint32_t block = 0
-        self._enter(extent, &block, requested, stream, index)
+        self._enter(extent, TAG_SAFE, &block, requested, stream, index)
         return block
 
     cdef Extent _new_extent(self, base, size, provider):
@@ -353,7 +382,8 @@ cdef class ExtentMap:
         return extent
 
     cdef _enter(
-        self, Extent extent, uint32_t* block, uint64_t requested, uint64_t stream, bint index
+        self, Extent extent, uint32_t state, uint32_t* block, uint64_t requested, uint64_t stream,
+        bint index
     ):
         cdef Status status = DONE
         cdef uint32_t tag = 0
@@ -366,7 +396,7 @@ cdef class ExtentMap:
         if block != NULL:  # a free extent is no stream's
             status = map_tag(&self.m, stream, &tag)
         if status == DONE:
-            status = map_add_extent(&self.m, low, high - low, &place)
+            status = map_add_extent(&self.m, low, high - low, state, &place)
         if status == DONE and block != NULL:
             status = map_alloc_extent(&self.m, place, requested, tag, index, block)
             if status != DONE:
@@ -381,9 +411,12 @@ cdef class ExtentMap:
     def remove(self, Extent extent):
         """Forget a wholly free extent and return True; False if it is in use (again)."""
         cdef bint removed = False
+        cdef uint32_t tag
         lock_enter(&self.m.lock)
         map_settle(&self.m)
         if self.extents.get(extent.index) is extent and self.m.extents[extent.index].wholly_free:
+            tag = tag_of(&self.m, self.m.extents[extent.index].first)
+            extent.left_as = tag if tag == TAG_HIDDEN or tag == TAG_UNBACKED else TAG_SAFE
             map_remove_extent(&self.m, extent.index)
             removed = True
         lock_release(&self.m.lock)
@@ -391,6 +424,16 @@ cdef class ExtentMap:
             del self.extents[extent.index]
             unregister(extent)
         return removed
+
+    def restore(self, Extent extent not None):
+        """Undo `remove`: the extent is one free block again, of the state that it had.
+
+        What a stream had freed is everybody's, since whoever removes an extent waits for the
+        device.  Raises as `add` does.
+        """
+        if extent.map is not self or self.extents.get(extent.index) is extent:
+            raise InvalidArgument(f"{extent!r} was not removed from this map")
+        self._enter(extent, extent.left_as, NULL, 0, 0, False)
 
     # An extent that is one used block goes back while the block stays used, so that a provider
     # that fails changes nothing: `detach`, the provider's free, then `drop` or `attach`.
@@ -427,21 +470,27 @@ cdef class ExtentMap:
     def drop(self, Extent extent, uint32_t block):
         """Forget a detached extent, whose memory is gone, and its used block."""
         lock_enter(&self.m.lock)
-        map_free(&self.m, block, SAFE)
+        map_free(&self.m, block, TAG_SAFE)
         map_settle(&self.m)
         map_remove_extent(&self.m, extent.index)
         lock_release(&self.m.lock)
         del self.extents[extent.index]
 
-    def free_extents(self):
-        """Return the wholly free extents, in no particular order."""
+    def free_extents(self, *, backed=None):
+        """Return the extents that are one free block, in no particular order.
+
+        Such that have memory, if `backed` is true, or have none, if it is false.
+        """
         cdef uint32_t index
+        cdef bint either = backed is None
+        cdef bint wanted = bool(backed)
         indices = []
         lock_enter(&self.m.lock)
         map_settle(&self.m)
         index = self.m.extents_free
         while index:
-            indices.append(index)
+            if either or wanted == is_backed(tag_of(&self.m, self.m.extents[index].first)):
+                indices.append(index)
             index = self.m.extents[index].next_free
         lock_release(&self.m.lock)
         return [self.extents[i] for i in indices if i in self.extents]
@@ -582,10 +631,15 @@ cdef class ExtentMap:
         A dict with ``base``, ``size`` (requested) and ``span`` in bytes, ``id``, ``stream``,
         ``owned`` (by an object) and ``hosts`` (another pool's memory).
         """
-        cdef Extent extent = innermost(address) if isinstance(address, int) else None
+        cdef Extent extent = self._extent_at(address) if isinstance(address, int) else None
+        return None if extent is None else self.describe_in(extent, address)
+
+    cdef Extent _extent_at(self, address):
+        """The extent of this map that holds the address, or None."""
+        cdef Extent extent = innermost(address)
         while extent is not None and extent.map is not self:
             extent = extent.parent
-        return None if extent is None else self.describe_in(extent, address)
+        return extent
 
     def describe_in(self, Extent extent, address):
         """`describe`, for an address of `extent`."""
@@ -634,6 +688,27 @@ cdef class ExtentMap:
         finally:
             free(spans)
 
+    def free_ranges(self, state=SAFE, least=1):
+        """Return the free blocks of a state that have at least `least` bytes, as (start, size).
+
+        In no particular order; O(blocks of that state and about that size or more).
+        """
+        cdef uint32_t tag = as_state(state)
+        cdef uint64_t bytes = as_u64(least, "least")
+        cdef Span* spans
+        cdef size_t count = 0
+        cdef size_t i
+        lock_enter(&self.m.lock)
+        map_settle(&self.m)
+        spans = copy_free(&self.m, tag, bytes, &count)
+        lock_release(&self.m.lock)
+        if spans == NULL:
+            raise MemoryError("no host memory for a list of free blocks")
+        try:
+            return [(spans[i].start, spans[i].size) for i in range(count)]
+        finally:
+            free(spans)
+
     def counters(self):
         """Return the counters, all of one moment: bytes, or how often."""
         cdef Counters counters
@@ -649,6 +724,8 @@ cdef class ExtentMap:
             "requested": counters.requested,
             "used": counters.used,
             "reserved": counters.reserved,
+            "unbacked": counters.unbacked,
+            "hidden": counters.hidden,
             "peak_requested": counters.peak_requested,
             "peak_used": counters.peak_used,
             "peak_reserved": counters.peak_reserved,
@@ -686,6 +763,55 @@ cdef class ExtentMap:
         if broken != NULL:
             raise AssertionError("broken invariant: " + broken.decode())
 
+    # The states of free memory.
+
+    def retag(self, start, size, from_state, to_state):
+        """Move a range inside one free block from a state to another; return whether it was one.
+
+        False, with nothing changed, where the range is not free in `from_state` (any more), or
+        not in one piece.  The range joins its neighbours of the new state.
+
+        Parameters
+        ----------
+        start, size
+            The range: multiples of the granule, `size` more than 0.
+        from_state, to_state
+            SAFE: anybody may use it.  HIDDEN: it has memory that nobody may use.  UNBACKED: it
+            has none.  LEAVING, COMING: the calling thread is at it with the driver; it has memory,
+            or none.  In all but SAFE no request takes it.
+
+        Raises
+        ------
+        InvalidArgument
+            The range is no whole number of granules, or a state none of these, or both the same.
+        MemoryError
+            No host memory for the blocks that the range leaves.  Nothing is changed.
+        """
+        cdef uint64_t at = as_u64(start, "start")
+        cdef uint64_t bytes = as_u64(size, "size")
+        cdef uint32_t from_tag = as_state(from_state)
+        cdef uint32_t to_tag = as_state(to_state)
+        cdef Status status
+        cdef Extent extent
+        if bytes == 0 or (at | bytes) & (<uint64_t>self.granule - 1):
+            raise InvalidArgument(
+                f"{size} bytes at {start:#x} are no whole number of granules of {self.granule} "
+                "bytes"
+            )
+        if from_tag == TAG_RETIRING or to_tag == TAG_RETIRING or from_tag == to_tag:
+            raise InvalidArgument(
+                f"memory cannot go from {STATES[from_tag]} to {STATES[to_tag]}: both must be of "
+                "SAFE, HIDDEN, UNBACKED, LEAVING and COMING, and differ"
+            )
+        extent = self._extent_at(start)
+        if extent is None:
+            return False
+        lock_enter(&self.m.lock)
+        status = map_retag(&self.m, extent.index, at, bytes, from_tag, to_tag)
+        lock_release(&self.m.lock)
+        self.raise_status(status)
+        return status == DONE
+
     # The order of streams.
 
     def retire(self, *, bint everything=False):
@@ -697,15 +823,15 @@ cdef class ExtentMap:
         cdef uint32_t tag
         lock_enter(&self.m.lock)
         if everything:
-            map_restamp(&self.m, SAFE, RETIRING)
+            map_restamp(&self.m, TAG_SAFE, TAG_RETIRING)
         for tag in range(FIRST_STREAM, FIRST_STREAM + self.m.streams):
-            map_restamp(&self.m, tag, RETIRING)
+            map_restamp(&self.m, tag, TAG_RETIRING)
         lock_release(&self.m.lock)
 
     def retired(self):
         """The device was waited for: what `retire` set apart is every stream's now."""
         lock_enter(&self.m.lock)
-        map_restamp(&self.m, RETIRING, SAFE)
+        map_restamp(&self.m, TAG_RETIRING, TAG_SAFE)
         lock_release(&self.m.lock)
 
     # The end.
@@ -765,6 +891,42 @@ cdef Span* copy_spans(const Map* m, size_t* count) noexcept nogil:
     return spans
 
 
+cdef Span* copy_free(Map* m, uint32_t tag, uint64_t least, size_t* count) noexcept nogil:
+    """The free blocks of a tag from `least` bytes on, as `copy_spans`."""
+    cdef uint64_t mask = (<uint64_t>1 << m.granule_shift) - 1
+    cdef uint32_t lowest = bin_of((least >> m.granule_shift) + ((least & mask) != 0))
+    cdef Span* spans = <Span*>malloc((count_binned(m, tag, lowest) + 1) * sizeof(Span))
+    cdef uint32_t bin = NO_BIN if m.shelves[tag] == NULL else bins_find(
+        &m.shelves[tag].bins, lowest
+    )
+    cdef uint32_t block
+    while spans != NULL and bin != <uint32_t>NO_BIN:
+        block = bins_head(&m.shelves[tag].bins, bin)[0]
+        while block:
+            if span_of(m, block) >= least:
+                spans[count[0]] = Span(m.blocks[block].start, span_of(m, block), False, tag)
+                count[0] += 1
+            block = m.blocks[block].chain
+        bin = bins_find(&m.shelves[tag].bins, bin + 1)
+    return spans
+
+
+cdef size_t count_binned(Map* m, uint32_t tag, uint32_t lowest) noexcept nogil:
+    """How many free blocks of a tag stand in this bin and those above."""
+    cdef size_t count = 0
+    cdef uint32_t bin = NO_BIN if m.shelves[tag] == NULL else bins_find(
+        &m.shelves[tag].bins, lowest
+    )
+    cdef uint32_t block
+    while bin != <uint32_t>NO_BIN:
+        block = bins_head(&m.shelves[tag].bins, bin)[0]
+        while block:
+            count += 1
+            block = m.blocks[block].chain
+        bin = bins_find(&m.shelves[tag].bins, bin + 1)
+    return count
+
+
 cdef uint32_t find_freeable(const Map* m, uint64_t start, uint64_t size) noexcept nogil:
     """The indexed block that starts here, has this size (or ANY_SIZE) and hosts nothing, or 0."""
     cdef uint32_t block = map_exact(m, start)
@@ -773,6 +935,13 @@ cdef uint32_t find_freeable(const Map* m, uint64_t start, uint64_t size) noexcep
     if size != <uint64_t>ANY_SIZE and size != requested_of(m, block):
         return 0
     return block
+
+
+cdef uint32_t as_state(object state) except? 0xFFFFFFFF:
+    """A state of free memory, as its tag."""
+    if not isinstance(state, int) or not 0 <= state < FIRST_STREAM:
+        raise InvalidArgument(f"a state is one of {', '.join(STATES)}, not {state!r}")
+    return state
 
 
 cdef uint64_t as_alignment(object alignment) except? 0xFFFFFFFFFFFFFFFF:

@@ -12,11 +12,14 @@ from libc.stdlib cimport free, realloc
 from umfpy.core.bins cimport NO_BIN, Bins, bin_of, bins_find, bins_head
 from umfpy.core.extent_map cimport (
     DONE,
+    FIRST_STREAM,
     NO_FIT,
     SAFE,
     Map,
     Status,
     extent_of,
+    is_apart,
+    is_busy,
     is_used,
     lead_of,
     map_alloc,
@@ -25,6 +28,7 @@ from umfpy.core.extent_map cimport (
     map_tag,
     requested_of,
     span_of,
+    tag_of,
 )
 from umfpy.core.extents cimport ExtentMap, Extent, as_alignment
 from umfpy.core.lock cimport lock_enter, lock_release
@@ -102,7 +106,7 @@ def take_page(
 
 
 def take_extent(BasePool pool not None, Extent extent not None, size, stream):
-    """Use this extent for `size` bytes, uncut; None if it is not wholly free."""
+    """Use this extent for `size` bytes, uncut; None if it is not wholly free, or set apart."""
     cdef uint64_t bytes = as_u64(size, "size")
     cdef uint64_t handle = as_u64(stream, "stream")
     cdef uint32_t tag = 0
@@ -111,7 +115,9 @@ def take_extent(BasePool pool not None, Extent extent not None, size, stream):
     cdef Status status = NO_FIT
     lock_enter(&m.lock)
     map_settle(m)
-    if pool.map.extents.get(extent.index) is extent and m.extents[extent.index].wholly_free:
+    if pool.map.extents.get(extent.index) is extent and m.extents[extent.index].wholly_free and (
+        not is_apart(tag_of(m, m.extents[extent.index].first))
+    ):
         status = map_tag(m, handle, &tag)
         if status == DONE:
             status = map_alloc_extent(m, extent.index, bytes, tag, False, &block)
@@ -254,8 +260,8 @@ cdef uint32_t largest_page(const Map* m) noexcept nogil:
     cdef uint32_t top
     cdef uint32_t block
     cdef uint32_t best = 0
-    for tag in range(m.streams + 2):
-        if m.shelves[tag] == NULL:
+    for tag in range(FIRST_STREAM + m.streams):
+        if m.shelves[tag] == NULL or is_busy(tag):
             continue
         bin = bins_find(&m.shelves[tag].bins, 0)
         top = NO_BIN

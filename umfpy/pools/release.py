@@ -54,8 +54,7 @@ def free_removed(extent: Extent) -> None:
 
 def put_back(extent: Extent) -> None:
     """Undo `ExtentMap.remove`; an export that was not given back stays with the memory."""
-    again = extent.map.add(extent.base, extent.size, extent.provider)
-    again.export = extent.export
+    extent.map.restore(extent)
 
 
 def withdraw_export(extent: Extent) -> None:

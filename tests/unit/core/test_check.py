@@ -10,7 +10,7 @@ import pytest
 from tests.fakes.provider import FakeProvider
 from tests.fakes.structs import Structures
 from umfpy import InvalidArgument
-from umfpy.core.extents import ExtentMap
+from umfpy.core.extents import COMING, HIDDEN, SAFE, UNBACKED, ExtentMap
 
 KIB = 1 << 10
 EXTENT = 16 << 20
@@ -18,13 +18,16 @@ EXTENT = 16 << 20
 
 @pytest.fixture
 def space() -> Iterator[ExtentMap]:
-    """Used, free, used, free in one extent; another one wholly free."""
+    """Used, free, used, free in one extent; one wholly free; one hidden, free, unbacked."""
     provider = FakeProvider()
     made = ExtentMap(512, provider, ordered=True)
     for _ in range(2):
         made.add(provider.alloc(EXTENT), EXTENT, provider)
     starts = [made.allocate(size) for size in (1000, 3000, 5000)]
     made.free(starts[1])
+    apart = made.add(provider.alloc(EXTENT), EXTENT, provider, backed=False)
+    assert made.retag(apart.base, 4096, UNBACKED, SAFE)
+    assert made.retag(apart.base, 2048, SAFE, HIDDEN)
     made.describe(starts[0])
     made.check("full")
     yield made
@@ -39,6 +42,7 @@ class Faults:
         used = [e for e in (1, 2) if len(structures.blocks_of(e)) > 1]
         (self.busy,) = used
         self.idle = 3 - self.busy
+        self.hidden, _, self.unbacked = structures.blocks_of(3)
         self.first, self.hole, self.second, self.tail = structures.blocks_of(self.busy)
 
     def _counter(self, name: str, value: int) -> None:
@@ -60,6 +64,9 @@ class Faults:
     def a_peak_too_low(self) -> None:
         self._counter("peak_used", 0)
 
+    def hidden_beyond_free(self) -> None:
+        self._counter("hidden", self.s.map.counters.reserved - self.s.map.counters.used + 1)
+
     def wrong_used(self) -> None:
         self._counter("used", self.s.map.counters.used + 512)
 
@@ -68,6 +75,18 @@ class Faults:
 
     def wrong_reserved(self) -> None:
         self._counter("reserved", self.s.map.counters.reserved - 512)
+
+    def wrong_unbacked(self) -> None:
+        self._counter("unbacked", self.s.map.counters.unbacked + 512)
+
+    def wrong_hidden(self) -> None:
+        self._counter("hidden", self.s.map.counters.hidden - 512)
+
+    def a_state_nobody_counted(self) -> None:
+        self._block(self.unbacked, "home", lambda home: home & ~0xFFF | HIDDEN)
+
+    def a_state_without_a_shelf(self) -> None:
+        self._block(self.unbacked, "home", lambda home: home & ~0xFFF | COMING)
 
     def wrong_number_of_allocations(self) -> None:
         self._counter("allocations", 4)
@@ -155,6 +174,11 @@ WORDS = {
     "wrong_used": "used bytes equal the sums",
     "wrong_requested": "used bytes equal the sums",
     "wrong_reserved": "reserved bytes equals the sum",
+    "hidden_beyond_free": "hidden <= reserved - used",
+    "wrong_unbacked": "unbacked bytes equals the sum",
+    "wrong_hidden": "hidden bytes equals the sum",
+    "a_state_nobody_counted": "stands in the bin of its size and tag",
+    "a_state_without_a_shelf": "stands in the bin of its size and tag",
     "wrong_number_of_allocations": "less frees are the used blocks",
     "wrong_index_count": "index holds every indexed block",
     "a_lost_entry": "every entry is a block",
@@ -200,7 +224,7 @@ def test_a_planted_fault_is_found(space: ExtentMap, fault: str) -> None:
         structures.restore()
 
 
-@pytest.mark.parametrize("fault", FAULTS[:4])
+@pytest.mark.parametrize("fault", FAULTS[:5])
 def test_the_cheap_check_finds_counters_that_contradict_each_other(
     space: ExtentMap, fault: str
 ) -> None:
