@@ -12,8 +12,8 @@ import pytest
 from tests.manager.support import KIB, MIB, exclusive, pattern, sliced
 from umfpy import CudaProvider, DriverError, InvalidArgument, MemoryManager, StaleHandle, emulate
 from umfpy.manager import CaptureWouldBreak
+from umfpy.manager.captured_graph import CapturedGraph
 from umfpy.manager.cuda_calls import CudaCalls
-from umfpy.manager.cuda_graph import CapturedGraph
 
 SIZE = 4 * KIB
 LAYOUT = [sliced(64 * KIB, max_slice_size=16 * KIB), exclusive(MIB)]

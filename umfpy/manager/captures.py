@@ -14,7 +14,6 @@ import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from umfpy.errors import InvalidArgument
 from umfpy.manager.errors import CaptureWouldBreak
 from umfpy.provider import Capability, Provider
 
@@ -25,15 +24,6 @@ class CaptureMode(enum.Enum):
     RELAXED = "relaxed"  #: anything that does not wait; memory, too
     THREAD_LOCAL = "thread-local"  #: no memory, in the thread that began the capture
     GLOBAL = "global"  #: no memory, in any thread
-
-
-def read_capture_mode(mode: CaptureMode | str) -> CaptureMode:
-    """Return a mode from its name; InvalidArgument for another."""
-    try:
-        return CaptureMode(mode.replace("_", "-") if isinstance(mode, str) else mode)
-    except ValueError:
-        choices = ", ".join(repr(choice.value) for choice in CaptureMode)
-        raise InvalidArgument(f"the mode of a capture is one of {choices}, not {mode!r}") from None
 
 
 @dataclass(frozen=True, eq=False)

@@ -14,11 +14,12 @@ from umfpy.errors import NotSupported, UmfpyError
 from umfpy.manager import captures
 from umfpy.manager.budget import Budget
 from umfpy.manager.capturing import Capturing
+from umfpy.manager.choices import read_choice
 from umfpy.manager.configuration import MemoryConfiguration
 from umfpy.manager.holdings import Holdings
 from umfpy.manager.installed import InstalledLayout
 from umfpy.manager.layout import build_layout
-from umfpy.manager.modes import Persistence, read_persistence
+from umfpy.manager.modes import Persistence
 from umfpy.manager.owners import owner_of
 from umfpy.manager.persistent import PersistentPool
 from umfpy.manager.pins import Pins
@@ -59,7 +60,7 @@ class CompositePool(ProviderPool):
     ) -> None:
         # Before the base, which closes what was begun: a bad argument must leave nothing behind.
         chosen = MemoryConfiguration.of(configuration)
-        persistence = read_persistence(persistent)
+        persistence = read_choice(Persistence, persistent, "persistent")
         super().__init__(provider, name=name, limit_bytes=limit_bytes, direct=True)
         self.properties = MemoryProperties.of(self.provider, properties)
         options = chosen.build_pools(self.properties)

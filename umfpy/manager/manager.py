@@ -9,12 +9,13 @@ from operator import index as as_index
 from typing import TYPE_CHECKING, SupportsIndex
 
 from umfpy.core.handle import Binding, Handle, allocation_of, cursor_of, rebind, watch, wrap
-from umfpy.manager.captures import CaptureMode, Window, read_capture_mode
+from umfpy.manager.captures import CaptureMode, Window
+from umfpy.manager.choices import read_choice
 from umfpy.manager.composite import CompositePool
 from umfpy.manager.configuration import MemoryConfiguration
 from umfpy.manager.layout import build_layout
 from umfpy.manager.log import LOG
-from umfpy.manager.modes import Mode, read_mode
+from umfpy.manager.modes import Mode
 from umfpy.manager.report import format_report
 from umfpy.manager.storage import Storage, storage_of
 from umfpy.units import format_size
@@ -169,7 +170,7 @@ class MemoryManager(CompositePool):
         ``"disabled"`` or ``"enforced"`` nothing does.
         """
         if mode is not None:
-            self._capturing.set_mode(read_mode(mode))
+            self._capturing.set_mode(read_choice(Mode, mode, "a mode"))
         return self._server.mode.value
 
     def capture_begin(self, mode: CaptureMode | str = CaptureMode.RELAXED) -> None:
@@ -189,7 +190,8 @@ class MemoryManager(CompositePool):
         Begin before the driver's capture, and end after it.  No manager of the device gives
         memory back meanwhile, or waits; other pools do not know of captures.
         """
-        self._capturing.begin(Window(self.name, self.provider, read_capture_mode(mode)))
+        chosen = read_choice(CaptureMode, mode, "the mode of a capture")
+        self._capturing.begin(Window(self.name, self.provider, chosen))
 
     def capture_end(self) -> list[Handle]:
         """Close the capture, and return a handle for each slice that was used in it.
