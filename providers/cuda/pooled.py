@@ -8,13 +8,13 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
-from umfpy.errors import InvalidArgument, NotSupported, OutOfMemoryError
+from umfpy.errors import InvalidArgument, NotSupported
 from umfpy.provider import Capability
 from umfpy.providers.cuda.driver import CudaDriver
+from umfpy.providers.cuda.native import NativeProvider
 from umfpy.providers.cuda.pooled_driver import DriverPool, DriverPoolStats
 from umfpy.providers.cuda.pooled_imports import PooledImports
 from umfpy.providers.cuda.pooled_ipc import PooledPayload, pointer_bytes
-from umfpy.providers.cuda.vmm_base import CudaDeviceProvider
 from umfpy.providers.cuda.vmm_later import Later
 from umfpy.providers.cuda.vmm_sharing import Exporter, Exports, descriptors_of
 from umfpy.providers.cuda.vmm_support import (
@@ -24,20 +24,14 @@ from umfpy.providers.cuda.vmm_support import (
     granularity,
     physical_properties,
 )
-from umfpy.providers.host.arguments import check_request, round_up
-from umfpy.providers.host.pieces import Piece
 from umfpy.providers.host.system import System
 from umfpy.units import parse_size
 
 #: CU_STREAM_NON_BLOCKING (cuda.h): the stream does not wait for the legacy default stream.
 _NON_BLOCKING = 1
 
-#: What large allocations of a pool are aligned to.  Not promised, so that every address is looked
-#: at; it only says when asking for exactly `size` is worth a try.
-_LIKELY_ALIGNMENT = 2 << 20
 
-
-class CudaAsyncProvider(CudaDeviceProvider):
+class CudaAsyncProvider(NativeProvider):
     """Device memory out of a stream-ordered pool of the driver's: cuMemAllocFromPoolAsync.
 
     Parameters
@@ -113,44 +107,15 @@ class CudaAsyncProvider(CudaDeviceProvider):
 
         Ready for every stream; if `stream` is given, in its order alone, and without waiting.
         `alignment` may be any power of two.  Where the driver does not give it by itself, it is
-        asked for ``size + alignment`` bytes.
-
-        Raises
-        ------
-        InvalidArgument
-            `size` is below 1, or the provider is closed.
-        AlignmentError
-            `alignment` is not a power of two, or beyond 2^46.
-        OutOfMemoryError
-            The message says what the device has.
-        DriverError
-            Whatever else the driver answered.
+        asked for ``size + alignment`` bytes.  Raises as `CudaProvider.alloc`.
         """
-        size, alignment = check_request(size, alignment, self.name)
-        try:
-            with self._pieces.coming():
-                self._check_open()
-                base, ptr = self._take_aligned(size, max(alignment, self.granule), stream)
-                self._pieces.add(ptr, Piece(size, base))
-        except OutOfMemoryError as error:
-            raise self._out_of_memory(size, error) from error
-        finally:
-            self._close_if_unused()
-        return ptr
+        return self._alloc(size, alignment, stream=stream)
 
     def free(self, ptr: int, size: int, stream: int | None = None) -> None:
         """Give an allocation back to the pool: cuMemFreeAsync.
 
         After all work of the device's primary context; if `stream` is given, after that of the
-        stream alone, and without waiting.
-
-        Raises
-        ------
-        InvalidArgument
-            No allocation of `size` bytes starts at `ptr`: a double free, a foreign or interior
-            pointer.
-        DriverError
-            The driver refused; the allocation is still there.
+        stream alone, and without waiting.  Raises as `CudaProvider.free`.
         """
         with self._pieces.released(ptr, size) as piece:
             if stream is None:
@@ -275,26 +240,19 @@ class CudaAsyncProvider(CudaDeviceProvider):
             return DriverPool.default(self._driver, self._handle)
         return DriverPool(self._driver, int(pool), owned=False)
 
-    def _take_aligned(self, size: int, alignment: int, stream: int | None) -> tuple[int, int]:
-        """Return the driver's address and the aligned one in it, ready as `alloc` says."""
-        if alignment <= self.granule or alignment <= _LIKELY_ALIGNMENT <= size:
-            base = self._take(size, stream)
-            if not base % alignment:
-                return base, base
-            self._later.attempt(partial(self._driver.call, "cuMemFreeAsync", base, self._stream))
-        base = self._take(size + alignment, stream)
-        return base, round_up(base, alignment)
-
-    def _take(self, size: int, stream: int | None) -> int:
+    def _take(self, size: int, *, stream: int | None = None, **how: Any) -> int:
         on = self._stream if stream is None else stream
         base = int(self._driver.call("cuMemAllocFromPoolAsync", size, self._pool.handle, on))
         if stream is None:
             try:
                 self._driver.call("cuStreamSynchronize", on)
             except BaseException:
-                self._later.attempt(partial(self._driver.call, "cuMemFreeAsync", base, on))
+                self._abandon(base)
                 raise
         return base
+
+    def _abandon(self, base: int) -> None:
+        self._later.attempt(partial(self._driver.call, "cuMemFreeAsync", base, self._stream))
 
     def _give(self, base: int, stream: int | None) -> None:
         on = self._stream if stream is None else stream

@@ -14,18 +14,13 @@ from umfpy.providers.cuda.driver import NOT_SUPPORTED, CudaDriver
 from umfpy.providers.cuda.imports import CudaImports
 from umfpy.providers.cuda.ipc import CudaPayload, handle_bytes
 from umfpy.providers.cuda.kinds import KINDS
-from umfpy.providers.cuda.vmm_base import CudaDeviceProvider
-from umfpy.providers.host.arguments import check_request, round_up
+from umfpy.providers.cuda.native import LIKELY_ALIGNMENT, NativeProvider
+from umfpy.providers.cuda.vmm_support import device_has, granularity, physical_properties
 from umfpy.providers.host.pages import SYSTEM_PAGE
-from umfpy.providers.host.pieces import Piece
 from umfpy.units import format_size
 
-#: What cuMemAlloc cuts its small allocations out of, and aligns the large ones to.  Not promised,
-#: so that every address is looked at; it only says when asking for exactly `size` is worth a try.
-_LIKELY_ALIGNMENT = 2 << 20
 
-
-class CudaProvider(CudaDeviceProvider):
+class CudaProvider(NativeProvider):
     """Memory of the CUDA driver, through cuda-python.
 
     Parameters
@@ -65,7 +60,9 @@ class CudaProvider(CudaDeviceProvider):
         self.memory_type = memory_type
         self.device = -1 if memory_type == "host" else device
         self.capabilities = kind.capabilities
-        if memory_type == "managed" and _host_may_touch(self._driver, self._handle):
+        # At any time, that is, also beside kernels.
+        attribute = "CONCURRENT_MANAGED_ACCESS"
+        if memory_type == "managed" and device_has(self._driver, self._handle, attribute):
             self.capabilities |= Capability.HOST_ACCESS
         self._imports = CudaImports(self._driver)
         self._granularities: dict[str, int] = {}
@@ -91,16 +88,7 @@ class CudaProvider(CudaDeviceProvider):
         DriverError
             Whatever else the driver answered.
         """
-        size, alignment = check_request(size, alignment, self.name)
-        alignment = max(alignment, self.granule)
-        with self._pieces.coming(), self._context:
-            self._check_open()
-            try:
-                base, ptr = self._take_aligned(size, alignment)
-            except OutOfMemoryError as error:
-                raise self._out_of_memory(size, error) from error
-            self._pieces.add(ptr, Piece(size, base))
-        return ptr
+        return self._alloc(size, alignment)
 
     def free(self, ptr: int, size: int) -> None:
         """Give an allocation back: cuMemFree (which waits for the device) or cuMemFreeHost.
@@ -121,11 +109,11 @@ class CudaProvider(CudaDeviceProvider):
 
     def granularity(self, size: int = 0) -> int:
         """Return the device's unit, cuMemGetAllocationGranularity MINIMUM; on the host the page."""
-        return self._query_granularity("CU_MEM_ALLOC_GRANULARITY_MINIMUM")
+        return self._query_granularity("MINIMUM")
 
     def recommended_granularity(self, size: int = 0) -> int:
         """Return the device's best unit, cuMemGetAllocationGranularity RECOMMENDED."""
-        return self._query_granularity("CU_MEM_ALLOC_GRANULARITY_RECOMMENDED")
+        return self._query_granularity("RECOMMENDED")
 
     def ipc_export(self, ptr: int, size: int) -> bytes:
         """Return what another process needs to open the allocation: cuIpcGetMemHandle.
@@ -175,23 +163,14 @@ class CudaProvider(CudaDeviceProvider):
             self._imports.close(ptr, size)
         self._close_if_unused()
 
-    def _take_aligned(self, size: int, alignment: int) -> tuple[int, int]:
-        """Return native base and aligned address; the context is current."""
-        if alignment <= self.granule or alignment <= _LIKELY_ALIGNMENT <= size:
-            base = self._take(size)
-            if not base % alignment:
-                return base, base
-            self._abandon(base)
-        base = self._take(size + alignment)
-        return base, round_up(base, alignment)
-
-    def _take(self, size: int) -> int:
-        return int(self._driver.call(self._kind.take, size, *self._kind.arguments))
+    def _take(self, size: int, **how: Any) -> int:
+        with self._context:
+            return int(self._driver.call(self._kind.take, size, *self._kind.arguments))
 
     def _abandon(self, base: int) -> None:
-        """Give back what turned out to lie at the wrong address; if need be, at close."""
         try:
-            self._driver.call(self._kind.give, base)
+            with self._context:
+                self._driver.call(self._kind.give, base)
         except DriverError:
             self._abandoned.append(base)
 
@@ -214,31 +193,19 @@ class CudaProvider(CudaDeviceProvider):
             return SYSTEM_PAGE
         if option not in self._granularities:
             with self._context:
-                self._granularities[option] = _granularity(self._driver, self._ordinal, option)
+                self._granularities[option] = _block_size(self._driver, self._ordinal, option)
         return self._granularities[option]
 
 
-def _granularity(driver: CudaDriver, ordinal: int, option: str) -> int:
-    names = driver.bindings
-    prop = names.CUmemAllocationProp()
-    prop.type = names.CUmemAllocationType.CU_MEM_ALLOCATION_TYPE_PINNED
-    prop.location.type = names.CUmemLocationType.CU_MEM_LOCATION_TYPE_DEVICE
-    prop.location.id = ordinal
-    which = getattr(names.CUmemAllocationGranularity_flags, option)
+def _block_size(driver: CudaDriver, ordinal: int, option: str) -> int:
+    prop = physical_properties(driver, ordinal, shareable=False, rdma=False)
     try:
-        return int(driver.call("cuMemGetAllocationGranularity", prop, which))
+        return granularity(driver, prop, option)
     except DriverError as error:
         if error.code != NOT_SUPPORTED:
             raise
         # Devices without virtual memory management still take memory in such blocks.
-        return _LIKELY_ALIGNMENT
-
-
-def _host_may_touch(driver: CudaDriver, device: Any) -> bool:
-    """Return whether the host may touch managed memory at any time, also beside kernels."""
-    names = driver.bindings.CUdevice_attribute
-    attribute = names.CU_DEVICE_ATTRIBUTE_CONCURRENT_MANAGED_ACCESS
-    return bool(driver.call("cuDeviceGetAttribute", attribute, device))
+        return LIKELY_ALIGNMENT
 
 
 def _give_back(give: Callable[[int], Any], context: PrimaryContext, bases: list[int]) -> None:

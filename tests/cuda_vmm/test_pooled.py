@@ -83,7 +83,7 @@ def test_alignment_beyond_what_the_driver_gives(pooled, emu):
 def test_an_address_that_is_not_aligned_goes_back(pooled, monkeypatch):
     """A driver may align large allocations to less than the emulated one does."""
     first = pooled.alloc(MIB // 4)
-    monkeypatch.setattr("umfpy.providers.cuda.pooled._LIKELY_ALIGNMENT", 4096)
+    monkeypatch.setattr("umfpy.providers.cuda.native.LIKELY_ALIGNMENT", 4096)
     before = pooled.stats().used
     ptr = pooled.alloc(4096, 4096)
     second = pooled.alloc(512)

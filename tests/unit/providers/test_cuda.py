@@ -20,8 +20,7 @@ from umfpy.errors import (
     UmfpyError,
 )
 from umfpy.provider import Capability
-from umfpy.providers.cuda import CudaProvider
-from umfpy.providers.cuda import provider as provider_module
+from umfpy.providers.cuda import CudaProvider, native
 from umfpy.providers.cuda.driver import CudaDriver
 from umfpy.providers.cuda.ipc import CudaPayload
 
@@ -263,7 +262,7 @@ def test_an_aligned_address_is_not_the_native_one(device, emu):
 def test_a_wrong_guess_about_alignment_costs_no_memory(device, emu, monkeypatch):
     size = alignment = 256 * MIB
     first = device.alloc(2 * MIB)
-    monkeypatch.setattr(provider_module, "_LIKELY_ALIGNMENT", alignment)
+    monkeypatch.setattr(native, "LIKELY_ALIGNMENT", alignment)
     emu.reset_calls()
     ptr = device.alloc(size, alignment)
     assert ptr % alignment == 0
@@ -285,6 +284,23 @@ def test_out_of_memory_says_what_the_device_has(device):
     assert (error.call, error.code, error.name) == ("cuMemAlloc", 2, "CUDA_ERROR_OUT_OF_MEMORY")
     assert "memory" in error.message
     assert device.memory_info() == (free, total)
+
+
+def test_a_provider_that_is_closed_while_an_allocation_fails_lets_go(emu, monkeypatch):
+    before = emu.leaks()
+    provider = CudaProvider()
+    original = CudaDriver.call
+
+    def close_and_fail(self, name, *args):
+        if name == "cuMemAlloc":
+            provider.close()  # as another thread may
+            emu.fail("cuMemAlloc_v2", error=2)
+        return original(self, name, *args)
+
+    monkeypatch.setattr(CudaDriver, "call", close_and_fail)
+    with pytest.raises(OutOfMemoryError):
+        provider.alloc(MIB)
+    assert emu.leaks() == before
 
 
 def test_sizes_near_the_end_of_the_address_space_reach_no_driver(provider, emu):
