@@ -82,6 +82,7 @@ cdef struct Map:
     bint ordered  # the provider has streams
     int granule_shift
     uint32_t scan  # how many blocks of a bin are looked at for a closer fit
+    uint64_t low_from  # requests of so many bytes go to the lowest address that fits; 0: none
     uint32_t streams  # how many tags stand for streams: FIRST_STREAM and up
     uint16_t[64] tag_cache  # [hash of the stream] a tag to try first
     uint32_t pending  # the block freed last, not merged yet; see `map_settle`
@@ -102,7 +103,9 @@ cdef struct Map:
 
 
 # Life.
-cdef Status map_init(Map* m, int granule_shift, bint ordered, uint32_t scan) noexcept nogil
+cdef Status map_init(
+    Map* m, int granule_shift, bint ordered, uint32_t scan, uint64_t low_from
+) noexcept nogil
 cdef void map_clear(Map* m) noexcept nogil
 cdef uint64_t map_metadata_bytes(const Map* m) noexcept nogil
 
@@ -110,6 +113,10 @@ cdef uint64_t map_metadata_bytes(const Map* m) noexcept nogil
 cdef Status map_add_extent(Map* m, uint64_t base, uint64_t size, uint32_t tag,
                            uint32_t* extent) noexcept nogil
 cdef void map_remove_extent(Map* m, uint32_t extent) noexcept nogil
+
+# One free block of an extent whose blocks are all free, of whatever tags but those set apart by a
+# thread; False, with nothing changed, for another.  Its memory does not count any more.
+cdef bint map_unite(Map* m, uint32_t extent) noexcept nogil
 
 # Streams.  A tag lives until the map goes, or a full table is swept of idle ones.
 cdef Status map_find_tag(Map* m, uint64_t stream, uint32_t* tag) noexcept nogil

@@ -35,6 +35,7 @@ cdef enum:
     FIRST_HASH_SHIFT = 58
     REGION_GRANULES_SHIFT = 7  # a region holds at most 128 blocks: the longest walk of a look-up
     MAX_BLOCKS = 0xFFFFFFF0
+    LOWEST_SCAN = 512  # how many blocks are compared for the lowest address
 
 cdef uint64_t GOLDEN = 0x9E3779B97F4A7C15  # 2^64 / golden ratio: Knuth's multiplicative hash
 
@@ -42,11 +43,14 @@ cdef uint64_t GOLDEN = 0x9E3779B97F4A7C15  # 2^64 / golden ratio: Knuth's multip
 # --- Life ------------------------------------------------------------------------------------
 
 
-cdef Status map_init(Map* m, int granule_shift, bint ordered, uint32_t scan) noexcept nogil:
+cdef Status map_init(
+    Map* m, int granule_shift, bint ordered, uint32_t scan, uint64_t low_from
+) noexcept nogil:
     memset(m, 0, sizeof(Map))
     m.granule_shift = granule_shift
     m.ordered = ordered
     m.scan = scan
+    m.low_from = low_from
     m.hash_shift = FIRST_HASH_SHIFT
     m.hash = <uint32_t*>calloc(1 << (64 - FIRST_HASH_SHIFT), sizeof(uint32_t))
     m.shelves = <Shelf**>calloc(TAG_MASK + 1, sizeof(void*))
@@ -219,6 +223,32 @@ cdef uint32_t closest(
     return best
 
 
+cdef uint32_t lowest(
+    const Map* m, const Bins* bins, uint32_t own, uint64_t bytes, uint64_t alignment
+) noexcept nogil:
+    """The block of the lowest address that fits, among the first some hundred of its size and up.
+
+    What lies low stays full, and what lies high comes free in large pieces.
+    """
+    cdef uint32_t best = 0
+    cdef uint32_t left = LOWEST_SCAN
+    cdef uint32_t bin = bins_find(bins, own)
+    cdef uint32_t block
+    cdef uint64_t span
+    while bin != <uint32_t>NO_BIN and left:
+        block = bins_head(<Bins*>bins, bin)[0]
+        while block and left:
+            span = span_of(m, block)
+            if span >= bytes and span - bytes >= lead_of(m, block, alignment) and (
+                best == 0 or m.blocks[block].start < m.blocks[best].start
+            ):
+                best = block
+            block = m.blocks[block].chain
+            left -= 1
+        bin = bins_find(bins, bin + 1)
+    return best
+
+
 cdef uint32_t find_fit(
     const Map* m, const Shelf* shelf, uint64_t bytes, uint64_t alignment
 ) noexcept nogil:
@@ -234,6 +264,10 @@ cdef uint32_t find_fit(
     cdef uint32_t own = bin_of(granules)
     cdef uint32_t bin
     cdef uint32_t block
+    if m.low_from and bytes >= m.low_from:
+        block = lowest(m, bins, own, bytes, alignment)
+        if block:
+            return block
     if m.scan:
         block = closest(m, bins_head(bins, own)[0], bytes, alignment, m.scan)
         if block:
@@ -457,6 +491,34 @@ cdef void map_remove_extent(Map* m, uint32_t extent) noexcept nogil:
     entry.size = 0
     entry.next_free = m.extents_unused
     m.extents_unused = extent
+
+
+cdef bint map_unite(Map* m, uint32_t extent) noexcept nogil:
+    cdef Extent* entry = &m.extents[extent]
+    cdef uint32_t block = entry.first
+    map_settle(m)
+    while block != entry.sentinel:
+        if is_used(m, block) or is_busy(tag_of(m, block)):
+            return False
+        block = m.blocks[block].next
+    if entry.wholly_free:
+        return True
+    withdraw(m, entry.first)
+    while m.blocks[entry.first].next != entry.sentinel:
+        block = m.blocks[entry.first].next
+        withdraw(m, block)
+        absorb(m, entry.first, block)
+    settle(m, entry.first)
+    return True
+
+
+cdef inline void withdraw(Map* m, uint32_t block) noexcept nogil:
+    """Take a free block out of its bin, as one without backing."""
+    cdef uint64_t span = span_of(m, block)
+    unshelve(m, block)
+    count_out(&m.counters, tag_of(m, block), span)
+    count_in(&m.counters, UNBACKED, span)
+    set_tag(m, block, UNBACKED)
 
 
 cdef inline void count_in(Counters* counters, uint32_t tag, uint64_t size) noexcept nogil:

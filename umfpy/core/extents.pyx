@@ -53,6 +53,7 @@ from umfpy.core.extent_map cimport (
     map_settle,
     map_split,
     map_tag,
+    map_unite,
     requested_of,
     span_of,
     tag_of,
@@ -312,11 +313,15 @@ cdef class ExtentMap:
     scan
         How many blocks of a bin are compared for the closest fit: 0 takes the first of a bin
         where all fit.
+    low_from
+        Requests of at least so many bytes get the lowest address that fits; 0 for none.
 
     Every method takes the map's own lock for its short time, and may be called by any thread.
     """
 
-    def __cinit__(self, granule, owner, *, bint ordered=False, uint32_t scan=8):
+    def __cinit__(
+        self, granule, owner, *, bint ordered=False, uint32_t scan=8, uint64_t low_from=0
+    ):
         if not 1 <= granule <= MAX_GRANULE or granule & (granule - 1):
             raise InvalidArgument(
                 f"a granule must be a power of two up to {MAX_GRANULE}, not {granule}"
@@ -324,7 +329,7 @@ cdef class ExtentMap:
         self.granule = granule
         self.owner = weakref.ref(owner)
         self.extents = {}
-        if map_init(&self.m, granule.bit_length() - 1, ordered, scan) != DONE:
+        if map_init(&self.m, granule.bit_length() - 1, ordered, scan, low_from) != DONE:
             raise MemoryError("no host memory for an extent map")
         _maps.add(self)
 
@@ -408,13 +413,19 @@ cdef class ExtentMap:
         extent.index = place
         self.extents[place] = extent
 
-    def remove(self, Extent extent):
-        """Forget a wholly free extent and return True; False if it is in use (again)."""
+    def remove(self, Extent extent, *, bint mixed=False):
+        """Forget a wholly free extent and return True; False if it is in use (again).
+
+        `mixed`: also one whose free blocks are in several states, which `restore` has forgotten.
+        """
         cdef bint removed = False
         cdef uint32_t tag
         lock_enter(&self.m.lock)
         map_settle(&self.m)
-        if self.extents.get(extent.index) is extent and self.m.extents[extent.index].wholly_free:
+        if self.extents.get(extent.index) is extent and (
+            self.m.extents[extent.index].wholly_free
+            or (mixed and map_unite(&self.m, extent.index))
+        ):
             tag = tag_of(&self.m, self.m.extents[extent.index].first)
             extent.left_as = tag if tag == TAG_HIDDEN or tag == TAG_UNBACKED else TAG_SAFE
             map_remove_extent(&self.m, extent.index)

@@ -39,6 +39,7 @@ class BasePool:
         zero: bool = False,
         direct: bool = False,
         scan: int = 8,
+        low_from: int = 0,
     ) -> None: ...
     @property
     def map(self) -> ExtentMap: ...

@@ -93,7 +93,9 @@ cdef class BasePool:
     def __cinit__(self):
         self.m = &_nothing
 
-    def __init__(self, provider, *, name=None, bint zero=False, bint direct=False, scan=8):
+    def __init__(
+        self, provider, *, name=None, bint zero=False, bint direct=False, scan=8, low_from=0
+    ):
         if self.map is not None:
             raise InvalidArgument(f"pool {self.name!r} cannot be initialised twice")
         capabilities = provider.capabilities
@@ -107,7 +109,11 @@ cdef class BasePool:
         self.direct = direct
         self.zeroed = zero
         self.map = ExtentMap(
-            provider.granule, self, ordered=bool(capabilities & Capability.STREAMS), scan=scan
+            provider.granule,
+            self,
+            ordered=bool(capabilities & Capability.STREAMS),
+            scan=scan,
+            low_from=low_from,
         )
         self.m = &self.map.m
         _pools[self.serial] = self
