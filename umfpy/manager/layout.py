@@ -5,10 +5,11 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Sequence
 
+from umfpy.manager.direct import DirectPool
 from umfpy.manager.errors import BufferTooBig
 from umfpy.manager.exclusive import ExclusivePool
 from umfpy.manager.holdings import Holdings
-from umfpy.manager.options import PoolOptions, SlicedOptions
+from umfpy.manager.options import DirectOptions, PoolOptions, SlicedOptions
 from umfpy.manager.paged import PagedPool
 from umfpy.manager.properties import MemoryProperties
 from umfpy.manager.sliced import SlicedPool
@@ -81,5 +82,7 @@ def _build(
         kind = SlicedPool if even else UnevenSlicedPool
         title = f"{prefix} sliced {format_size(options.page_size)}"
         return kind(holdings, properties, title, options)
+    if isinstance(options, DirectOptions):
+        return DirectPool(holdings, properties, f"{prefix} direct", options)
     title = f"{prefix} exclusive {format_size(options.max_alloc_size)}"
     return ExclusivePool(holdings, properties, title, options)

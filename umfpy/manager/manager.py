@@ -40,7 +40,9 @@ class MemoryManager(CompositePool):
         `MemoryConfiguration.explicit`.
     properties
         ``max_page_size`` and ``alignment``, in bytes or as text; by default a quarter of the
-        device, and the provider's granule.
+        device (128 MiB where nobody knows how large that is), and the provider's granule.  No
+        preset takes more than a ``max_page_size`` that is given, or than a ``largest_request``
+        given besides; by default a larger request has a page of its own.
     name
         For people; made from the provider's if not given.
     persistent

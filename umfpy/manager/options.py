@@ -45,15 +45,26 @@ class ExclusiveOptions:
     dealloc_period: int | None = None
 
 
-PoolOptions: TypeAlias = "SlicedOptions | ExclusiveOptions"
+@dataclass(frozen=True)
+class DirectOptions:
+    """Pages for single slices that are larger than every other page of a preset.
 
-#: By the name that an entry's ``type`` gives.
+    Attributes
+    ----------
+    max_alloc_size
+        The largest request in bytes.
+    dealloc_period
+        As of `SlicedOptions`.
+    """
+
+    max_alloc_size: int
+    dealloc_period: int | None = None
+
+
+PoolOptions: TypeAlias = "SlicedOptions | ExclusiveOptions | DirectOptions"
+
+#: What a list may have, by the name that an entry's ``type`` gives.
 KINDS: dict[str, type[SlicedOptions] | type[ExclusiveOptions]] = {
     "sliced": SlicedOptions,
     "exclusive": ExclusiveOptions,
 }
-
-
-def kind_of(options: PoolOptions) -> str:
-    """Return the name of the kind of pool."""
-    return "sliced" if isinstance(options, SlicedOptions) else "exclusive"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 
-from umfpy.manager.options import ExclusiveOptions, PoolOptions, SlicedOptions
+from umfpy.manager.options import DirectOptions, ExclusiveOptions, PoolOptions, SlicedOptions
 from umfpy.manager.properties import MemoryProperties
 
 _SMALLEST_CUT = 32 << 20  # pages from here on get pools of smaller ones beside them
@@ -28,7 +28,8 @@ def sub_slices(properties: MemoryProperties) -> tuple[PoolOptions, ...]:
         pools.append(SlicedOptions(page, max(page >> halvings, 1)))
         halvings += 1
     largest = max(properties.align_down(properties.max_page_size), properties.alignment)
-    return (ExclusiveOptions(0), *reversed(pools), SlicedOptions(largest, largest))
+    last = SlicedOptions(largest, largest)
+    return (ExclusiveOptions(0), *reversed(pools), last, *_beyond(properties))
 
 
 def exclusive_pages(properties: MemoryProperties) -> tuple[PoolOptions, ...]:
@@ -38,9 +39,20 @@ def exclusive_pages(properties: MemoryProperties) -> tuple[PoolOptions, ...]:
         properties.align_up(int(math.exp(low + (high - low) * step / (_SIZES - 1))))
         for step in range(_SIZES)
     }
-    return tuple(
-        ExclusiveOptions(size, _PERIOD * round(1 + size / (1 << 30))) for size in sorted(sizes)
-    )
+    pools = (ExclusiveOptions(size, _period(size)) for size in sorted(sizes))
+    return (*pools, *_beyond(properties))
+
+
+def _beyond(properties: MemoryProperties) -> tuple[DirectOptions, ...]:
+    """The pool for what is larger than the largest page, where that is no limit."""
+    largest = properties.largest_request
+    if largest is None:
+        return ()
+    return (DirectOptions(largest, _period(properties.max_page_size)),)
+
+
+def _period(size: int) -> int:
+    return _PERIOD * round(1 + size / (1 << 30))
 
 
 PRESETS: Mapping[str, Callable[[MemoryProperties], tuple[PoolOptions, ...]]] = {

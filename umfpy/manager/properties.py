@@ -13,7 +13,9 @@ from umfpy.units import parse_size
 #: The part of a device that a page may take, and what stands for it where nobody knows the whole.
 _PAGE_PART = 4
 _UNKNOWN_MAX_PAGE = 128 << 20
-_NAMES = ("max_page_size", "alignment")
+#: The largest request that an extent map takes.
+_LARGEST = (1 << 62) - 1
+_NAMES = ("max_page_size", "alignment", "largest_request")
 
 
 @dataclass(frozen=True)
@@ -27,20 +29,27 @@ class MemoryProperties:
     alignment
         Slices start at multiples of it within their page, and are padded to it; any number of
         bytes, as a rule a power of two.
+    largest_request
+        The bytes up to which a preset serves what is larger than its largest page, each request
+        with a page of its own.  None: it serves nothing that is larger.
     """
 
     max_page_size: int
     alignment: int
+    largest_request: int | None = None
 
     def __post_init__(self) -> None:
         for name in _NAMES:
             value = getattr(self, name)
+            if value is None and name == "largest_request":
+                continue
             if isinstance(value, bool) or not isinstance(value, int) or value < 1:
                 raise InvalidArgument(f"{name} must be a number of bytes from 1 on, not {value!r}")
-        if self.granule > 1 << 30 or self.max_page_size >= 1 << 62:
+            if value > _LARGEST:
+                raise InvalidArgument(f"{name} must be less than 2^62 bytes, not {value}")
+        if self.granule > 1 << 30:
             raise InvalidArgument(
-                f"alignment may have at most 30 factors of two, and max_page_size less than 2^62 "
-                f"bytes: not {self.alignment} and {self.max_page_size}"
+                f"alignment may have at most 30 factors of two, and {self.alignment} has more"
             )
 
     @classmethod
@@ -49,19 +58,23 @@ class MemoryProperties:
     ) -> MemoryProperties:
         """Return what is given, and for the rest what the provider says.
 
+        A largest page that is given bounds requests to presets.  One that follows from the device
+        does not: then whatever the device could hold is served.
+
         Raises InvalidArgument for an unknown name, or a value that is no size.
         """
         if isinstance(given, MemoryProperties):
             return given
-        chosen = dict(given or {})
-        if unknown := set(chosen) - set(_NAMES):
+        if unknown := set(given or {}) - set(_NAMES):
             raise InvalidArgument(
                 f"properties has no {sorted(map(str, unknown))}; there are {', '.join(_NAMES)}"
             )
-        alignment = chosen.get("alignment")
-        largest = chosen.get("max_page_size")
-        unit = provider.granule if alignment is None else parse_size(alignment)
-        return cls(_page_of(provider, unit) if largest is None else parse_size(largest), unit)
+        chosen = {name: parse_size(v) for name, v in (given or {}).items() if v is not None}
+        alignment = chosen.setdefault("alignment", provider.granule)
+        if "max_page_size" not in chosen:
+            page, largest = _bounds_of(provider, alignment)
+            chosen = {"max_page_size": page, "largest_request": largest, **chosen}
+        return cls(**chosen)
 
     @property
     def granule(self) -> int:
@@ -77,8 +90,10 @@ class MemoryProperties:
         return size // self.alignment * self.alignment
 
 
-def _page_of(provider: Provider, unit: int) -> int:
+def _bounds_of(provider: Provider, unit: int) -> tuple[int, int]:
+    """Return the largest page for a provider's memory, and the largest request."""
     info = provider.memory_info()
     if info is None:
-        return _UNKNOWN_MAX_PAGE
-    return max(info[1] // _PAGE_PART // max(unit, 1) * unit, unit)
+        return _UNKNOWN_MAX_PAGE, _LARGEST
+    total = min(info[1], _LARGEST)
+    return max(total // _PAGE_PART // max(unit, 1) * unit, unit), max(total, 1)

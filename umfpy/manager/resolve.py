@@ -15,7 +15,7 @@ from umfpy.manager.errors import (
     TooManyPools,
     ZeroSize,
 )
-from umfpy.manager.options import ExclusiveOptions, PoolOptions, SlicedOptions
+from umfpy.manager.options import PoolOptions, SlicedOptions
 from umfpy.manager.properties import MemoryProperties
 
 #: A pool's place fits into a byte, of which one value means the persistent pool.
@@ -150,4 +150,4 @@ def refuse_sliced_preset(name: str) -> NoReturn:
 
 def needs_sliced(pools: Sequence[PoolOptions]) -> bool:
     """Return whether any of the pools is a sliced one."""
-    return not all(isinstance(pool, ExclusiveOptions) for pool in pools)
+    return any(isinstance(pool, SlicedOptions) for pool in pools)

@@ -38,7 +38,7 @@ class PoolUsage:
     """One pool of a manager."""
 
     name: str
-    kind: str  #: "persistent", "sliced" or "exclusive"
+    kind: str  #: "persistent", "sliced", "exclusive" or "direct"
     pages: int
     idle_pages: int  #: without a live slice
     usage: MemoryUsage
