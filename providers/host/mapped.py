@@ -9,7 +9,8 @@ from typing import Any
 
 from umfpy.errors import InvalidArgument, NotSupported, OutOfMemoryError, UmfpyError
 from umfpy.provider import Capability, Location, NativeError, Provider
-from umfpy.providers.host.arguments import check_request, round_up
+from umfpy.providers.host.arguments import check_request, check_unit, round_up
+from umfpy.providers.host.backed import Backed
 from umfpy.providers.host.buffers import copy_host
 from umfpy.providers.host.mapping import Backing
 from umfpy.providers.host.payload import Payload
@@ -77,6 +78,7 @@ class MappedProvider(HostAccess):
         super().__init__()
         self._system = system
         self._backing = backing
+        self._backed = Backed()
         self._sharing = sharing
         self._closing = threading.Lock()
         self._closed = False
@@ -106,7 +108,9 @@ class MappedProvider(HostAccess):
         try:
             with self._pieces.coming():
                 self._check_open()
-                ptr, offset = self._backing.map(round_up(size, pages.size), alignment)
+                length = round_up(size, pages.size)
+                ptr, offset = self._backing.map(length, alignment)
+                self._backed.add(ptr, length)
                 self._pieces.add(ptr, Piece(size, offset))
         except OutOfMemoryError as error:
             raise OutOfMemoryError(
@@ -131,7 +135,8 @@ class MappedProvider(HostAccess):
         """
         with self._pieces.released(ptr, size) as piece:
             length = self._length(size)
-            self._system.call("munmap", ptr, length)
+            with self._backed.leaving(ptr, length):
+                self._system.call("munmap", ptr, length)
             if self._sharing is not None:
                 self._sharing.forget(piece.origin, size)
             self._backing.give_back(piece.origin, length)
@@ -171,7 +176,7 @@ class MappedProvider(HostAccess):
     def dalloc(self, ptr: int, size: int) -> None:
         """Make a piece inaccessible: mprotect(2); `commit` makes it usable, contents kept."""
         with self._pieces.changed(ptr, size, usable=False):
-            self._protect(ptr, size, PROT_NONE)
+            self._protect(ptr, self._length(size), PROT_NONE)
 
     def decommit(self, ptr: int, size: int) -> None:
         """Give the backing of a piece to the system; an access is a SIGSEGV until `commit`.
@@ -179,30 +184,41 @@ class MappedProvider(HostAccess):
         mprotect(2), then MADV_DONTNEED or a hole in the file.
         """
         with self._pieces.changed(ptr, size, usable=False) as piece:
-            self._protect(ptr, size, PROT_NONE)
+            length = self._length(size)
+            self._protect(ptr, length, PROT_NONE)
             try:
-                self._backing.drop(ptr, self._length(size), piece.origin)
+                self._backing.drop(ptr, length, piece.origin)
             except UmfpyError:
                 if piece.usable:
-                    self._protect(ptr, size, PROT_READ_WRITE)
+                    self._protect(ptr, length, PROT_READ_WRITE)
                 raise
+            self._backed.remove(ptr, length)
 
     def commit(
         self, ptr: int, size: int, *, clear: bool = True, chunk_size: int | None = None
     ) -> None:
         """Make a piece accessible: zeros after `decommit`, the old contents after `dalloc`.
 
-        On a piece that is committed it does nothing.
+        On a piece that is committed it does nothing.  Fresh pages are zero in any case, and
+        there are no chunks to choose: `clear` and `chunk_size` save and change nothing.
 
         Raises
         ------
+        InvalidArgument
+            `chunk_size` is not a multiple of `granularity`.
         OutOfMemoryError
             The file system behind it is full; the piece stays decommitted.
         """
+        check_unit(chunk_size, self._backing.pages.size)
         with self._pieces.changed(ptr, size, usable=True) as piece:
-            if not piece.usable:
-                self._backing.back(piece.origin, self._length(size))
-                self._protect(ptr, size, PROT_READ_WRITE)
+            if piece.usable:
+                return
+            length = self._length(size)
+            for start, end in self._backed.spoiled(ptr, length):
+                self._backing.drop(start, end - start, piece.origin + start - ptr)
+            self._backing.back(piece.origin, length)
+            self._protect(ptr, length, PROT_READ_WRITE)
+            self._backed.add(ptr, length)
 
     def purge_force(self, ptr: int, size: int) -> None:
         """Make a piece read as zero; its memory is the system's until it is touched again."""
@@ -311,8 +327,8 @@ class MappedProvider(HostAccess):
     def _length(self, size: int) -> int:
         return round_up(size, self._backing.pages.size)
 
-    def _protect(self, ptr: int, size: int, protection: int) -> None:
-        self._system.call("mprotect", ptr, self._length(size), protection)
+    def _protect(self, ptr: int, length: int, protection: int) -> None:
+        self._system.call("mprotect", ptr, length, protection)
 
     def _check_accessible(self, ptr: int, piece: Piece) -> None:
         if not piece.usable:

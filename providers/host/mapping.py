@@ -45,16 +45,23 @@ class Backing(Protocol):
 
 
 def map_aligned(
-    system: System, length: int, alignment: int, page: int, flags: int, fd: int, offset: int
+    system: System,
+    length: int,
+    alignment: int,
+    page: int,
+    flags: int,
+    fd: int = -1,
+    offset: int = 0,
+    protection: int = PROT_READ_WRITE,
 ) -> int:
-    """Return the address of a new readable and writable mapping of `length` bytes: mmap(2).
+    """Return the address of a new mapping of `length` bytes: mmap(2).
 
     Alignments up to the page come by themselves.  For more, a longer range of addresses is
     reserved, its ends are given back, and the mapping replaces the middle.  (No other thread
     can get in between: the middle stays ours throughout.)
     """
     if alignment <= page:
-        return system.call("mmap", None, length, PROT_READ_WRITE, flags, fd, offset)
+        return system.call("mmap", None, length, protection, flags, fd, offset)
     reserved = length + alignment
     hold = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE
     start = system.call("mmap", None, reserved, PROT_NONE, hold, -1, 0)
@@ -67,7 +74,7 @@ def map_aligned(
         if end > ptr + length:
             system.call("munmap", ptr + length, end - ptr - length)
             end = ptr + length
-        return system.call("mmap", ptr, length, PROT_READ_WRITE, flags | MAP_FIXED, fd, offset)
+        return system.call("mmap", ptr, length, protection, flags | MAP_FIXED, fd, offset)
     except UmfpyError:
         system.call("munmap", start, end - start)
         raise
@@ -84,14 +91,16 @@ class AnonymousBacking:
         self._flags = MAP_PRIVATE | MAP_ANONYMOUS | huge
 
     def map(self, length: int, alignment: int) -> tuple[int, int]:
-        page = self.pages.size
-        ptr = map_aligned(self._system, length, alignment, page, self._flags, -1, 0)
-        try:
-            place_pages(self._system, ptr, length, self.pages, self._nodes)
-        except UmfpyError:
-            self._system.call("munmap", ptr, length)
-            raise
+        ptr = map_aligned(self._system, length, alignment, self.pages.size, self._flags)
+        self._place(ptr, length)
         return ptr, ptr
+
+    def reserve(self, length: int, alignment: int) -> int:
+        """Return `length` addresses that nobody may access, and that count as no memory."""
+        flags, page = self._flags | MAP_NORESERVE, self.pages.size
+        ptr = map_aligned(self._system, length, alignment, page, flags, protection=PROT_NONE)
+        self._place(ptr, length)
+        return ptr
 
     def give_back(self, offset: int, length: int) -> None:
         """Nothing to do: the memory went with its addresses."""
@@ -106,3 +115,10 @@ class AnonymousBacking:
 
     def close(self) -> None:
         """Nothing to do: there is no file."""
+
+    def _place(self, ptr: int, length: int) -> None:
+        try:
+            place_pages(self._system, ptr, length, self.pages, self._nodes)
+        except UmfpyError:
+            self._system.call("munmap", ptr, length)
+            raise

@@ -11,11 +11,12 @@ from collections.abc import Iterable
 from umfpy.errors import InvalidArgument
 from umfpy.provider import Capability, Provider
 from umfpy.providers.host.filemap import FileBacking
-from umfpy.providers.host.mapped import MAPPED, MappedProvider
+from umfpy.providers.host.mapped import MAPPED
 from umfpy.providers.host.mapping import AnonymousBacking
 from umfpy.providers.host.memory import available_and_total, total_with_swap
 from umfpy.providers.host.named import create_named
 from umfpy.providers.host.pages import Pages, check_nodes, choose_pages
+from umfpy.providers.host.reserving import ReservingProvider
 from umfpy.providers.host.sharing import Sharing, in_shared_memory
 from umfpy.providers.host.system import (
     MADV_FREE,
@@ -30,7 +31,7 @@ _F_ADD_SEALS = 1033
 _SEALS = 0x0001 | 0x0002
 
 
-class HostProvider(MappedProvider):
+class HostProvider(ReservingProvider):
     """Memory of the host: mmap(2), private to this process or shared with others.
 
     Parameters
@@ -122,7 +123,7 @@ class HostProvider(MappedProvider):
 
 def _private_capabilities(pages: Pages) -> Capability:
     if not pages.huge:
-        return MAPPED | Capability.PURGE_LAZY
+        return MAPPED | Capability.PURGE_LAZY | Capability.RESERVE
     if pages.can_drop:
         return MAPPED
     return MAPPED & ~(Capability.COMMIT | Capability.PURGE_FORCE | Capability.DALLOC)

@@ -8,6 +8,7 @@ import os
 import pytest
 
 from umfpy.errors import DriverError, OutOfMemoryError, UmfpyError
+from umfpy.provider import Capability
 from umfpy.providers.host import FileProvider, HostProvider
 from umfpy.providers.host.system import System
 
@@ -83,7 +84,39 @@ def script(provider, peek):
     assert peek(fresh, PAGE) == bytes(PAGE)
     for piece, length in ((ptr + 2 * PAGE, 2 * PAGE), (aligned, PAGE), (fresh, PAGE)):
         step(provider.free, piece, length)
+    if Capability.RESERVE in provider.capabilities:
+        reserving(provider, step, peek)
     return failures
+
+
+def reserving(provider, step, peek):
+    """Two sources, one of them hidden, and a target; a third piece stays as it is."""
+    ptr = step(provider.reserve, 5 * PAGE, 1 << 20)
+    provider.split(ptr, 5 * PAGE, PAGE)
+    provider.split(ptr + PAGE, 4 * PAGE, PAGE)
+    provider.split(ptr + 2 * PAGE, 3 * PAGE, PAGE)
+    target = ptr + 3 * PAGE
+    for at in (ptr, ptr + PAGE, ptr + 2 * PAGE):
+        step(provider.commit, at, PAGE)
+        provider.copy(at, b"\2" * PAGE, PAGE)
+    step(provider.dalloc, ptr + 2 * PAGE, PAGE)
+    backed = provider.chunks(ptr, 5 * PAGE)
+
+    def remap():
+        try:
+            provider.remap([(ptr, PAGE), (ptr + 2 * PAGE, PAGE)], target, 2 * PAGE)
+        except UmfpyError:
+            assert provider.chunks(ptr, 5 * PAGE) == backed
+            assert peek(ptr, PAGE) == b"\2" * PAGE
+            raise
+
+    step(remap)
+    assert peek(target, 2 * PAGE) == bytes(2 * PAGE)
+    assert peek(ptr + PAGE, PAGE) == b"\2" * PAGE
+    step(provider.commit, ptr, PAGE)
+    assert peek(ptr, PAGE) == bytes(PAGE)
+    for at, size in ((ptr, 1), (ptr + PAGE, 1), (ptr + 2 * PAGE, 1), (target, 2)):
+        step(provider.free, at, size * PAGE)
 
 
 @pytest.mark.parametrize("code", [errno.EIO, errno.ENOMEM])

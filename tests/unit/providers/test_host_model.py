@@ -136,8 +136,39 @@ class Pieces(RuleBasedStateMachine):
 
 
 class Private(Pieces):
+    """Private memory goes elsewhere, too; what has memory is what the model says."""
+
     def make(self):
         return HostProvider()
+
+    @precondition(lambda self: len(self.pieces) < 12)
+    @rule(pages=st.integers(1, 6))
+    def reserve(self, pages):
+        ptr = self.provider.reserve(pages * PAGE)
+        self.pieces[ptr], self.counts[ptr] = None, pages
+
+    @rule(data=st.data())
+    def remap(self, data):
+        to = self.pick(data, committed=False)
+        sources = [ptr for ptr, marks in self.pieces.items() if marks is not None]
+        if to is None or not sources:
+            return
+        sources = data.draw(st.lists(st.sampled_from(sorted(sources)), unique=True))
+        ranges = [(ptr, self.sizes[ptr]) for ptr in sources]
+        if sum(size for _, size in ranges) != self.sizes[to]:
+            with pytest.raises(InvalidArgument, match="are wanted"):
+                self.provider.remap(ranges, to, self.sizes[to])
+            return
+        self.provider.remap(ranges, to, self.sizes[to])
+        self.provider.zero(to, self.sizes[to])
+        self.pieces.update(dict.fromkeys(sources))
+        self.pieces[to] = [0] * self.counts[to]
+
+    @invariant()
+    def chunks_are_what_has_memory(self):
+        for ptr, marks in self.pieces.items():
+            found = self.provider.chunks(ptr, self.sizes[ptr])
+            assert sum(chunk.size for chunk in found) == (self.sizes[ptr] if marks else 0)
 
 
 class Shared(Pieces):
