@@ -10,11 +10,13 @@ import ctypes
 import threading
 
 from umfpy.errors import DriverError, InvalidArgument, IpcError, OutOfMemoryError, UmfpyError
-from umfpy.provider import Capability, NativeError
+from umfpy.provider import Capability, NativeError, Provider
+from umfpy.providers.cuda import CudaVmmProvider
+from umfpy.providers.emulated import emulate
 from umfpy.providers.host import HostProvider
 
 #: check: the provider that breaks it.
-PLANTED: dict[str, type[HostProvider]] = {}
+PLANTED: dict[str, type[Provider]] = {}
 
 
 def plant(check):
@@ -29,12 +31,25 @@ def plant(check):
 
 
 class Private(HostProvider):
-    """Counts what is live, and knows its page."""
+    """Counts what is live, and knows its page, and what began without memory."""
 
     def __init__(self) -> None:
         super().__init__()
         self.page = self.granularity()
         self.owned: dict[int, int] = {}
+        self.reserved: list[range] = []
+
+    def reserve(self, size, alignment=0):
+        ptr = super().reserve(size, alignment)
+        self.reserved.append(range(ptr, ptr + size))
+        return ptr
+
+    def apart(self, ptr):
+        return any(ptr in each for each in self.reserved)
+
+    def usable(self, ptr):
+        found = self._pieces.find(ptr)
+        return found is not None and found[1].usable
 
     def alloc(self, size, alignment=0):
         ptr = super().alloc(size, alignment)
@@ -178,7 +193,7 @@ class FreesTwice(Private):
         self.freed: set[int] = set()
 
     def free(self, ptr, size):
-        if ptr not in self.owned and ptr in self.freed:
+        if ptr not in self.owned and ptr in self.freed and not self.apart(ptr):
             return
         super().free(ptr, size)
         self.freed.add(ptr)
@@ -272,7 +287,7 @@ class CopiesNothingOut(Private):
 @plant("decommit_commit")
 class KeepsContents(Private):
     def decommit(self, ptr, size):
-        if size == 2 * self.page:
+        if size == 2 * self.page and not self.apart(ptr):
             self.dalloc(ptr, size)
         else:
             super().decommit(ptr, size)
@@ -286,12 +301,12 @@ class CannotFreeDecommitted(Private):
         super().decommit(ptr, size)
         self.gone = ptr
 
-    def commit(self, ptr, size):
-        super().commit(ptr, size)
+    def commit(self, ptr, size, **how):
+        super().commit(ptr, size, **how)
         self.gone = 0
 
     def free(self, ptr, size):
-        if ptr == self.gone:
+        if ptr == self.gone and not self.apart(ptr):
             raise DriverError("munmap", 22)
         super().free(ptr, size)
 
@@ -320,10 +335,24 @@ class NoWayBack(Private):
         super().dalloc(ptr, size)
         self.gone = ptr
 
-    def commit(self, ptr, size):
-        if ptr == self.gone:
+    def commit(self, ptr, size, **how):
+        if ptr == self.gone and len(self.owned) == 1:
             raise DriverError("mprotect", 22)
-        super().commit(ptr, size)
+        super().commit(ptr, size, **how)
+
+
+@plant("dalloc_contents")
+class ForgetsAtDalloc(Private):
+    gone = 0
+
+    def dalloc(self, ptr, size):
+        super().dalloc(ptr, size)
+        self.gone = ptr
+
+    def commit(self, ptr, size, **how):
+        super().commit(ptr, size, **how)
+        if ptr == self.gone and not self.apart(ptr):
+            ctypes.memset(ptr, 0, 16)
 
 
 @plant("ladder_refusals")
@@ -358,7 +387,7 @@ class FreesNextDoor(Private):
 
     def free(self, ptr, size):
         super().free(ptr, size)
-        if self.cut and self._pieces.find(ptr + size) is not None:
+        if self.cut and self.usable(ptr + size):
             ctypes.memset(ptr + size, 0, 16)
 
 
@@ -396,8 +425,116 @@ class MergesAnything(Private):
 class DecommitsNextDoor(Private):
     def decommit(self, ptr, size):
         super().decommit(ptr, size)
-        if size == self.page:
+        if size == self.page and self.usable(ptr - 16):
             ctypes.memset(ptr - 16, 0, 16)
+
+
+# Addresses and memory apart.
+
+
+@plant("reserve_complete")
+class ReservesWholesale(Private):
+    def __init__(self) -> None:
+        super().__init__()
+        self.capabilities &= ~Capability.SPLIT
+
+    def split(self, ptr, size, first_size):
+        raise self._lacks(Capability.SPLIT)
+
+    def merge(self, low, high, size):
+        raise self._lacks(Capability.SPLIT)
+
+
+@plant("reserve_addresses")
+class ReservesMemory(Private):
+    def reserve(self, size, alignment=0):
+        ptr = super().reserve(size, alignment)
+        if alignment == 1:
+            self.commit(ptr, size)
+        return ptr
+
+
+@plant("reserve_refusals")
+class RoundsWhereItReserves(Private):
+    def reserve(self, size, alignment=0):
+        return super().reserve(size, 16 if alignment == 12 else alignment)
+
+
+@plant("reserve_parts")
+class DecommitsTheNextPart(Private):
+    def decommit(self, ptr, size):
+        super().decommit(ptr, size)
+        if self.apart(ptr) and self.usable(ptr - 1) and self.usable(ptr + size):
+            ctypes.memset(ptr + size, 0, 16)
+
+
+@plant("commit_clear")
+class LeavesDirt(Private):
+    def __init__(self) -> None:
+        super().__init__()
+        self.dirty: set[int] = set()
+
+    def commit(self, ptr, size, *, clear=True, chunk_size=None):
+        fresh = not self.usable(ptr) and not self.chunks(ptr, size)
+        super().commit(ptr, size, clear=clear, chunk_size=chunk_size)
+        if not clear:
+            self.dirty.add(ptr)
+        elif fresh and ptr in self.dirty:
+            ctypes.memset(ptr + size - 1, 1, 1)
+
+
+@plant("commit_chunk_size")
+class ChunksOfNothing(Private):
+    def commit(self, ptr, size, *, clear=True, chunk_size=None):
+        super().commit(ptr, size, clear=clear, chunk_size=chunk_size or None)
+
+
+@plant("chunks_tile")
+class LosesTheLastChunk(Private):
+    def chunks(self, ptr, size):
+        found = super().chunks(ptr, size)
+        return found[:-1] if size == 6 * self.page else found
+
+
+@plant("chunks_of_alloc")
+class ChunksOfWhatWasReserved(Private):
+    def chunks(self, ptr, size):
+        return super().chunks(ptr, size) if self.apart(ptr) or size != 3 * self.page else []
+
+
+@plant("remap")
+class RemapsNextDoor(Private):
+    def remap(self, sources, to, size):
+        super().remap(sources, to, size)
+        end = sum(sources[-1])
+        if len(sources) == 2 and self.usable(end):
+            ctypes.memset(end, 0, 16)
+
+
+@plant("remap_refusals")
+class RemapsNothing(Private):
+    def remap(self, sources, to, size):
+        if sources:
+            super().remap(sources, to, size)
+
+
+@plant("remap_exported")
+class RemapsWhatOthersSee(CudaVmmProvider):
+    def __init__(self) -> None:
+        emulate("cuda", memory="1GiB")
+        super().__init__()
+
+    def remap(self, sources, to, size):
+        for chunk in self._backing.inside(*sources[0]) if sources else ():
+            chunk.exported = False
+        super().remap(sources, to, size)
+
+
+@plant("reserve_free")
+class KeepsWhatWasMerged(Private):
+    def free(self, ptr, size):
+        if size != 6 * self.page or not self.apart(ptr):
+            super().free(ptr, size)
 
 
 # Threads.

@@ -40,8 +40,9 @@ def purge_force(subject: Subject) -> None:
 )
 def purge_lazy(subject: Subject) -> None:
     size = 2 * subject.unit
-    ptr = subject.alloc(size)
-    subject.fill(ptr, size, "old")
+    low, ptr, high = sorted(subject.alloc(size) for _ in range(3))
+    for each in (low, ptr, high):
+        subject.fill(each, size, "old")
     subject.provider.purge_lazy(ptr, size)
     old = pattern("old", size)
     for at, byte in enumerate(subject.read(ptr, size)):
@@ -49,6 +50,26 @@ def purge_lazy(subject: Subject) -> None:
             raise Broken("old bytes or zeros after purge_lazy", f"byte {at} is {byte:#04x}")
     subject.fill(ptr, size, "new")
     subject.expect_pattern(ptr, size, "new", "bytes written after purge_lazy")
+    for each in (low, high):
+        subject.expect_pattern(each, size, "old", "the neighbours' bytes unchanged")
+
+
+@check(
+    "dalloc keeps the contents, which commit brings back; the neighbours keep theirs",
+    needs=Capability.DALLOC | Capability.COMMIT,
+)
+def dalloc_contents(subject: Subject) -> None:
+    size = 2 * subject.unit
+    pointers = sorted(subject.alloc(size) for _ in range(3))
+    for ptr in pointers:
+        subject.fill(ptr, size, ptr)
+    for _ in range(2):
+        subject.provider.dalloc(pointers[1], size)
+        for ptr in (pointers[0], pointers[2]):
+            subject.expect_pattern(ptr, size, ptr, "the neighbours' bytes unchanged by dalloc")
+        subject.provider.commit(pointers[1], size)
+        for ptr in pointers:
+            subject.expect_pattern(ptr, size, ptr, "the bytes from before dalloc")
 
 
 @check("dalloc keeps addresses and backing: commit makes it usable", needs=Capability.DALLOC)
@@ -102,6 +123,9 @@ def capability_refusals(subject: Subject) -> None:
         (Capability.IPC, "ipc_export", lambda: provider.ipc_export(ptr, 2 * unit)),
         (Capability.IPC, "ipc_open", lambda: provider.ipc_open(b"")),
         (Capability.IPC, "ipc_close", lambda: provider.ipc_close(ptr, unit)),
+        (Capability.RESERVE, "reserve", lambda: provider.reserve(unit)),
+        (Capability.RESERVE, "chunks", lambda: provider.chunks(ptr, 2 * unit)),
+        (Capability.RESERVE, "remap", lambda: provider.remap([(ptr, 2 * unit)], ptr, 2 * unit)),
     ]
     for capability, name, call in calls:
         if not subject.has(capability):

@@ -9,21 +9,13 @@ from umfpy.testing.requests import REFUSALS
 from umfpy.testing.subject import Subject
 
 
-def _split(subject: Subject, ptr: int, size: int, first: int) -> int:
-    subject.provider.split(ptr, size, first)
-    subject.disown(ptr)
-    subject.adopt(ptr, first)
-    subject.adopt(ptr + first, size - first)
-    return ptr + first
-
-
 @check("pieces are freed by themselves; the others keep every byte", needs=Capability.SPLIT)
 def split_free(subject: Subject) -> None:
     unit = subject.unit
     for order in ((1, 0, 2), (0, 2, 1), (2, 1, 0)):
         ptr = subject.alloc(6 * unit)
-        second = _split(subject, ptr, 6 * unit, 2 * unit)
-        third = _split(subject, second, 4 * unit, 2 * unit)
+        second = subject.split(ptr, 6 * unit, 2 * unit)
+        third = subject.split(second, 4 * unit, 2 * unit)
         pieces = [ptr, second, third]
         for piece in pieces:
             subject.fill(piece, 2 * unit, piece - ptr)
@@ -42,11 +34,9 @@ def split_merge(subject: Subject) -> None:
     unit = subject.unit
     ptr = subject.alloc(4 * unit)
     subject.fill(ptr, 4 * unit, "whole")
-    high = _split(subject, ptr, 4 * unit, unit)
+    high = subject.split(ptr, 4 * unit, unit)
     subject.expect_pattern(ptr, 4 * unit, "whole", "the bytes unchanged by split")
-    subject.provider.merge(ptr, high, 4 * unit)
-    subject.disown(high)
-    subject.adopt(ptr, 4 * unit)
+    subject.merge(ptr, high)
     subject.expect_pattern(ptr, 4 * unit, "whole", "the bytes unchanged by merge")
     what = "free of a piece merged away"
     subject.refused(what, REFUSALS, subject.provider.free, high, 3 * unit)
@@ -57,7 +47,7 @@ def split_merge(subject: Subject) -> None:
 def split_whole_is_gone(subject: Subject) -> None:
     unit = subject.unit
     ptr = subject.alloc(2 * unit)
-    high = _split(subject, ptr, 2 * unit, unit)
+    high = subject.split(ptr, 2 * unit, unit)
     what = "free of both pieces at once"
     subject.refused(what, REFUSALS, subject.provider.free, ptr, 2 * unit)
     subject.free(high)
@@ -85,8 +75,8 @@ def split_refusals(subject: Subject) -> None:
 def merge_refusals(subject: Subject) -> None:
     unit = subject.unit
     ptr = subject.alloc(3 * unit)
-    middle = _split(subject, ptr, 3 * unit, unit)
-    high = _split(subject, middle, 2 * unit, unit)
+    middle = subject.split(ptr, 3 * unit, unit)
+    high = subject.split(middle, 2 * unit, unit)
     arguments = [
         (middle, ptr, 2 * unit),
         (ptr, high, 2 * unit),
@@ -106,7 +96,7 @@ def split_decommit(subject: Subject) -> None:
     unit = subject.unit
     ptr = subject.alloc(2 * unit)
     subject.fill(ptr, 2 * unit, "whole")
-    high = _split(subject, ptr, 2 * unit, unit)
+    high = subject.split(ptr, 2 * unit, unit)
     low_bytes = subject.read(ptr, unit)
     subject.provider.decommit(high, unit)
     subject.expect_bytes(ptr, low_bytes, "the other piece unchanged")

@@ -13,7 +13,16 @@ from umfpy.testing.report import CheckResult, Outcome, Report
 from umfpy.testing.subject import Broken, Factory, Importer, Options, Skipped, Subject
 from umfpy.units import parse_size
 
-for _name in ("requests", "refusals", "contents", "lifecycle", "pieces", "threads", "questions"):
+for _name in (
+    "requests",
+    "refusals",
+    "contents",
+    "lifecycle",
+    "pieces",
+    "reserving",
+    "threads",
+    "questions",
+):
     importlib.import_module(f"umfpy.testing.{_name}")
 importlib.import_module("umfpy.testing.ipc")
 

@@ -89,6 +89,28 @@ class Subject:
         self.adopt(ptr, size)
         return ptr
 
+    def reserve(self, size: int, alignment: int = 0) -> int:
+        """Reserve addresses; they are freed as those of `alloc`."""
+        ptr = self.provider.reserve(size, alignment)
+        expect(isinstance(ptr, int) and ptr > 0, "reserve returns an address above 0", repr(ptr))
+        self.adopt(ptr, size)
+        return ptr
+
+    def split(self, ptr: int, size: int, first: int) -> int:
+        """Make two pieces of one; return the address of the second."""
+        self.provider.split(ptr, size, first)
+        self.disown(ptr)
+        self.adopt(ptr, first)
+        self.adopt(ptr + first, size - first)
+        return ptr + first
+
+    def merge(self, low: int, high: int) -> None:
+        """Make one piece of two neighbours."""
+        size = self._live[low] + self._live[high]
+        self.provider.merge(low, high, size)
+        self.disown(high)
+        self.adopt(low, size)
+
     def adopt(self, ptr: int, size: int) -> None:
         """Take on a piece, to be freed at the end."""
         self._live[ptr] = size
