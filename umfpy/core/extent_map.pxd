@@ -115,7 +115,8 @@ cdef Status map_add_extent(Map* m, uint64_t base, uint64_t size, uint32_t tag,
 cdef void map_remove_extent(Map* m, uint32_t extent) noexcept nogil
 
 # One free block of an extent whose blocks are all free, of whatever tags but those set apart by a
-# thread; False, with nothing changed, for another.  Its memory does not count any more.
+# thread; False, with nothing changed, for another or without host memory.  Its memory does not
+# count any more.
 cdef bint map_unite(Map* m, uint32_t extent) noexcept nogil
 
 # Streams.  A tag lives until the map goes, or a full table is swept of idle ones.

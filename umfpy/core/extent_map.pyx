@@ -503,6 +503,8 @@ cdef bint map_unite(Map* m, uint32_t extent) noexcept nogil:
         block = m.blocks[block].next
     if entry.wholly_free:
         return True
+    if make_shelf(m, UNBACKED) != DONE:
+        return False
     withdraw(m, entry.first)
     while m.blocks[entry.first].next != entry.sentinel:
         block = m.blocks[entry.first].next
