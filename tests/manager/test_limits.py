@@ -95,6 +95,22 @@ def test_a_budget_is_shared(make: Make) -> None:
         Budget(True)
 
 
+@pytest.mark.parametrize("bound", ["device", "limit", "budget"])
+def test_a_request_that_can_never_be_met_costs_nobody_else(bound: str) -> None:
+    provider = fake(capacity=MIB if bound == "device" else None)
+    pool = Pool(provider)
+    pool.allocate(KIB).free()
+    budget = Budget(MIB)
+    limits = {"limit": {"limit_bytes": MIB}, "budget": {"budget": budget}}.get(bound, {})
+    second = MemoryManager(provider, [exclusive(MIB)], PROPERTIES, budget=budget)
+    second.reserve(KIB).release()
+    manager = MemoryManager(provider, [exclusive(4 * MIB)], PROPERTIES, **limits)
+    with pytest.raises(OutOfMemoryError):
+        manager.reserve(2 * MIB)
+    assert pool.stats().reserved_bytes > 0
+    assert second.memory_usage().bytes_reserved == KIB
+
+
 def test_a_manager_that_is_gone_leaves_its_budget() -> None:
     budget = Budget(MIB)
     manager = MemoryManager(fake(), [exclusive(MIB)], PROPERTIES, budget=budget)

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
+_NO_LIMIT = 1 << 62  # bytes; no extent map takes as much
+
 
 class Holdings:
     """Lets the pools of one manager grow, and shrinks them when memory is short.
@@ -70,6 +72,14 @@ class Holdings:
         manager = self._manager()
         return None if manager is None else manager.limit_bytes
 
+    def _most(self) -> int:
+        """Return the largest page that the manager may ever have."""
+        limit = self._limit()
+        bounds = [_NO_LIMIT if limit is None else limit]
+        if self._budget is not None:
+            bounds.append(self._budget.limit_bytes)
+        return min(bounds)
+
     # Growing.
 
     def fetch(self, size: int, alignment: int, enter: Callable[[int], T]) -> T | None:
@@ -80,6 +90,8 @@ class Holdings:
         raises has the memory given back.  CaptureWouldBreak if only asking would spoil a capture.
         """
         captures.refuse_growing(self.name, self.provider, size)
+        if size > self._most():
+            return None
         self._make_room(size)
         with self._claim(size) as granted:
             if not granted:
@@ -143,10 +155,10 @@ class Holdings:
     def reclaim(self, size: int) -> bool:
         """Memory has run out for a page of `size` bytes: get some back; whether any came.
 
-        Asks the manager's own pools, the others of its budget, then all of the device.  Called
-        without the lock of any pool.
+        Asks the manager's own pools, the others of its budget, then all of the device; nobody for
+        more than manager or device can ever have.  Called without the lock of any pool.
         """
-        if self.frozen:
+        if self.frozen or not self._can_ever_hold(size):
             return False
         released = self.release_idle()
         if self._budget is not None:
@@ -157,6 +169,10 @@ class Holdings:
             if isinstance(pool, ProviderPool) and self._is_neighbour(pool):
                 released += pool.trim()
         return released > 0
+
+    def _can_ever_hold(self, size: int) -> bool:
+        info = self.provider.memory_info()
+        return size <= self._most() and (info is None or size <= info[1])
 
     def _is_neighbour(self, pool: ProviderPool) -> bool:
         mine = self.provider
