@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import click
@@ -11,9 +12,9 @@ from umfpy.cli.output import note, print_json
 from umfpy.cli.parameters import read_size
 from umfpy.cli.progress import progress_bar
 from umfpy.cli.replay_table import print_table
-from umfpy.cli.tables import POOLS, PROVIDERS
-from umfpy.cli.target import EMULATED_MEMORY, open_target
-from umfpy.trace.measure import Measurement, Target
+from umfpy.cli.tables import POOLS, PROVIDERS, PoolMaker
+from umfpy.cli.target import EMULATED_MEMORY, TargetMaker, open_target
+from umfpy.trace.measure import Measurement
 from umfpy.trace.replay import ReplayResult
 from umfpy.trace.trace import Trace
 from umfpy.units import format_size
@@ -45,7 +46,8 @@ from umfpy.units import format_size
     default="default",
     show_default=True,
     help="default: umfpy.Pool; proxy: every request goes to the provider; coarse: ProxyPool over "
-    "CoarseProvider; slab: SlabPool; manager: MemoryManager with a preset.",
+    "CoarseProvider; slab: SlabPool; manager: MemoryManager, with the preset sub_slices or another "
+    "layout; single_arena: one whose pages take the trace's largest request.",
 )
 @click.option(
     "--memory",
@@ -81,10 +83,13 @@ def command(
     """
     loaded = [Trace.load(path) for path in traces]
     with (
-        open_target(provider_name, POOLS[pool_name], emulate=emulate, memory=memory) as target,
+        open_target(provider_name, emulate=emulate, memory=memory) as make_target,
         progress_bar("Replaying", len(loaded) * (repeat + 1)) as advance,
     ):
-        results = _measure_all(target, loaded, repeat, advance)
+        results = [
+            (trace, _measure(make_target, POOLS[pool_name], trace, repeat, advance))
+            for trace in loaded
+        ]
     rows = [_row(trace, provider_name, pool_name, measured) for trace, measured in results]
     if as_json:
         print_json(rows)
@@ -94,10 +99,14 @@ def command(
         ctx.exit(1)
 
 
-def _measure_all(
-    target: Target, traces: list[Trace], repeat: int, advance: Callable[[], object]
-) -> list[tuple[Trace, Measurement]]:
-    return [(trace, target.measure(trace, repeat=repeat, advance=advance)) for trace in traces]
+def _measure(
+    make_target: TargetMaker,
+    make_pool: PoolMaker,
+    trace: Trace,
+    repeat: int,
+    advance: Callable[[], object],
+) -> Measurement:
+    return make_target(partial(make_pool, trace)).measure(trace, repeat=repeat, advance=advance)
 
 
 def _row(trace: Trace, provider: str, pool: str, measured: Measurement) -> dict[str, Any]:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 from umfpy.coarse import CoarseProvider
 from umfpy.pools.pool import Pool
@@ -17,6 +17,13 @@ from umfpy.pools.slab import SlabPool
 if TYPE_CHECKING:
     from umfpy.pools.base import ProviderPool
     from umfpy.provider import Provider
+    from umfpy.trace.trace import Trace
+
+#: Makes the pool that a trace is replayed on.
+PoolMaker: TypeAlias = "Callable[[Trace, Provider], ProviderPool]"
+
+#: The largest page that a manager can have.
+_LARGEST_PAGE = (1 << 62) - 1
 
 
 @dataclass(frozen=True)
@@ -73,13 +80,28 @@ def _coarse(provider: Provider) -> ProviderPool:
     return ProxyPool(CoarseProvider(provider))
 
 
-def _manager(configuration: str) -> Callable[[Provider], ProviderPool]:
+def _preset(configuration: str) -> Callable[[Provider], ProviderPool]:
     def make(provider: Provider) -> ProviderPool:
         from umfpy.manager import MemoryManager
 
         return MemoryManager(provider, configuration)
 
     return make
+
+
+def _any_trace(make: Callable[[Provider], ProviderPool]) -> PoolMaker:
+    """Return what makes the same pool for every trace."""
+    return lambda trace, provider: make(provider)
+
+
+def _single_arena(trace: Trace, provider: Provider) -> ProviderPool:
+    from umfpy.manager import MemoryConfiguration, MemoryManager
+
+    info = provider.memory_info()
+    most = _LARGEST_PAGE if info is None else info[1]
+    # A page for what no device holds could never be had, and then nothing would be served.
+    largest = max((size for size in trace.sizes if size <= most), default=0)
+    return MemoryManager(provider, MemoryConfiguration.single_arena(largest))
 
 
 PROVIDERS: Mapping[str, ProviderChoice] = {
@@ -92,11 +114,12 @@ PROVIDERS: Mapping[str, ProviderChoice] = {
     "opencl": ProviderChoice(_opencl),
 }
 
-POOLS: Mapping[str, Callable[[Provider], ProviderPool]] = {
-    "default": Pool,
-    "coarse": _coarse,
-    "manager": _manager("sub_slices"),
-    "manager:exclusive_pages": _manager("exclusive_pages"),
-    "proxy": ProxyPool,
-    "slab": SlabPool,
+POOLS: Mapping[str, PoolMaker] = {
+    "default": _any_trace(Pool),
+    "coarse": _any_trace(_coarse),
+    "manager": _any_trace(_preset("sub_slices")),
+    "manager:exclusive_pages": _any_trace(_preset("exclusive_pages")),
+    "manager:single_arena": _single_arena,
+    "proxy": _any_trace(ProxyPool),
+    "slab": _any_trace(SlabPool),
 }

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
+from typing import TypeAlias
 
 import umfpy
 from umfpy.cli.output import note
@@ -16,16 +18,18 @@ from umfpy.trace.measure import Target
 #: Of an emulated GPU, if the user names no size: as much as large ones have.
 EMULATED_MEMORY = "80GiB"
 
+#: Makes a target of what makes pools.
+TargetMaker: TypeAlias = Callable[[Callable[[Provider], ProviderPool]], Target]
+
 
 @contextmanager
 def open_target(
     provider_name: str,
-    make_pool: Callable[[Provider], ProviderPool],
     *,
     emulate: bool,
     memory: int | None,
-) -> Iterator[Target]:
-    """Yield the target; its provider is closed at the end.
+) -> Iterator[TargetMaker]:
+    """Yield what makes a target of a kind of pool; its provider is closed at the end.
 
     Parameters
     ----------
@@ -52,13 +56,15 @@ def open_target(
             force=True,
             children=False,
         )
-        target = Target(choice.make(), make_pool, clock_us=lambda: driver.clock_us)
+        provider = choice.make()
+        make = partial(Target, provider, clock_us=lambda: driver.clock_us)
     else:
-        target = Target(_make(choice.make, choice.driver), make_pool, capacity=memory)
+        provider = _make(choice.make, choice.driver)
+        make = partial(Target, provider, capacity=memory)
     try:
-        yield target
+        yield make
     finally:
-        target.provider.close()
+        provider.close()
 
 
 def _make(make: Callable[[], Provider], driver: str | None) -> Provider:

@@ -9,18 +9,21 @@ from typing import Any
 
 from umfpy.errors import ConfigurationError, InvalidArgument
 from umfpy.manager.errors import MalformedConfiguration
-from umfpy.manager.options import PoolOptions
+from umfpy.manager.options import PoolOptions, SlicedOptions
 from umfpy.manager.parse import parse_entries, read_file
 from umfpy.manager.presets import PRESETS
 from umfpy.manager.properties import MemoryProperties
 from umfpy.manager.resolve import needs_sliced, refuse_sliced_preset, resolve_pools
+from umfpy.units import parse_size
+
+_SMALLEST_ARENA = 32 << 20
 
 
 @dataclass(frozen=True)
 class MemoryConfiguration:
     """Which pools a `MemoryManager` has.
 
-    Made by `sub_slices`, `exclusive_pages`, `explicit` or `from_toml`.
+    Made by `sub_slices`, `exclusive_pages`, `single_arena`, `explicit` or `from_toml`.
 
     Attributes
     ----------
@@ -49,6 +52,17 @@ class MemoryConfiguration:
     def exclusive_pages(cls) -> MemoryConfiguration:
         """A page for each slice, given back after a while of idleness."""
         return cls(preset="exclusive_pages")
+
+    @classmethod
+    def single_arena(cls, largest: int | str) -> MemoryConfiguration:
+        """One sliced pool for all requests, with pages for the largest of them.
+
+        Parameters
+        ----------
+        largest
+            The largest request in bytes, or as text; pages have at least 32 MiB.
+        """
+        return cls.explicit([SlicedOptions(max(parse_size(largest), _SMALLEST_ARENA))])
 
     @classmethod
     def explicit(cls, entries: Iterable[object]) -> MemoryConfiguration:

@@ -11,6 +11,7 @@ import sys
 
 import pytest
 
+from umfpy.cli.tables import POOLS as ALL_POOLS
 from umfpy.trace import Trace
 
 KEYS = [
@@ -52,6 +53,32 @@ def test_json_has_exactly_these_keys(json_of, small_trace, target, pool):
     if pool == "proxy":
         assert row["provider_allocs"] == trace.allocations
         assert row["provider_frees"] == trace.frees
+
+
+@pytest.mark.parametrize("pool", ALL_POOLS)
+def test_every_pool_serves_a_trace(json_of, small_trace, pool):
+    (row,) = json_of(
+        "replay", small_trace, "--provider", "host", "--pool", pool, "--json", "--repeat", 1
+    )
+    trace = Trace.load(small_trace)
+    assert (row["pool"], row["failed"]) == (pool, 0)
+    assert (row["allocations"], row["frees"]) == (trace.allocations, trace.frees)
+
+
+def test_an_arena_has_pages_for_the_largest_request_of_each_trace(json_of, tmp_path):
+    largest = [33 << 20, 100 << 20]
+    traces = [tmp_path / f"{size}.csv" for size in largest]
+    for path, size in zip(traces, largest, strict=True):
+        path.write_text(f"a,1,{size},0\nf,1,,\na,2,64,0\na,3,{1 << 62},0\n", encoding="utf-8")
+    arguments = ["--provider", "host", "--pool", "manager:single_arena", "--json", "--repeat", 1]
+    rows = json_of("replay", *traces, *arguments, status=1)
+    assert [row["peak_reserved_bytes"] for row in rows] == largest
+    assert [row["failed"] for row in rows] == [1, 1], "what no device holds is too large a page"
+
+
+def test_help_names_every_pool(invoke):
+    text = invoke("replay", "--help").stdout
+    assert all(pool in text for pool in ALL_POOLS)
 
 
 def test_several_traces_give_one_list(json_of, small_trace):

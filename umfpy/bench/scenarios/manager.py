@@ -13,7 +13,7 @@ from umfpy.bench.interleave import Lane, interleave
 from umfpy.bench.results import Case, Goal
 from umfpy.bench.scenarios.base import Scenario, Settings
 from umfpy.bench.traces import load_traces, short_name
-from umfpy.manager import MemoryConfiguration, MemoryManager, SlicedOptions
+from umfpy.manager import MemoryConfiguration, MemoryManager
 from umfpy.pools.base import ProviderPool
 from umfpy.trace import Trace
 from umfpy.trace.replay import replay
@@ -34,14 +34,11 @@ LAYOUTS: dict[str, Callable[[int], ProviderPool]] = {
     "exclusive_pages": lambda largest: MemoryManager(
         SimulatedProvider(), "exclusive_pages", DEVICE
     ),
-    "single arena": lambda largest: MemoryManager(SimulatedProvider(), _arena(largest), DEVICE),
+    "single arena": lambda largest: MemoryManager(
+        SimulatedProvider(), MemoryConfiguration.single_arena(largest), DEVICE
+    ),
 }
 PRESETS = ("sub_slices", "exclusive_pages")
-
-
-def _arena(largest: int) -> MemoryConfiguration:
-    """One sliced pool for all requests, with pages for the largest of them."""
-    return MemoryConfiguration.explicit([SlicedOptions(max(largest, 32 << 20))])
 
 
 def run(settings: Settings) -> Iterator[Case]:
