@@ -11,7 +11,7 @@ import abc
 import enum
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, NamedTuple, TypeAlias
+from typing import Any, ClassVar, NamedTuple, NoReturn, TypeAlias
 
 from umfpy.errors import InvalidArgument, NotSupported
 
@@ -312,11 +312,24 @@ class Provider(abc.ABC):
     def close(self) -> None:  # noqa: B027  (many hold nothing)
         """Let go of the driver.  Memory that is still allocated stays the caller's to free."""
 
+    def __reduce__(self) -> NoReturn:
+        refuse_copy(self)
+
     def _lacks(self, capability: Capability) -> NotSupported:
         return NotSupported(
             f"provider {self.name or type(self).__name__!r} has no {capability.name}; "
             f"it has {self.capabilities}"
         )
+
+
+def refuse_copy(holder: object) -> NoReturn:
+    """Raise the TypeError that `copy` and `pickle` of a provider or pool end in."""
+    kind = type(holder).__name__
+    raise TypeError(
+        f"a {kind} cannot be copied or pickled: it has memory of this process.  Here, use the same "
+        f"one from any thread; another process makes its own {kind}, and opens memory of this one "
+        "by umfpy.open_ipc(handle) with what allocation.ipc_handle() returned"
+    )
 
 
 def check_complete(cls: type[Provider], capabilities: Capability) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import pickle
 import weakref
+from collections.abc import Callable
 
 import pytest
 
@@ -107,6 +108,14 @@ def test_handles_can_be_copied_only_by_cloning(make: Make) -> None:
         Binding()
     assert "10 bytes" in repr(handle)
     assert weakref.ref(handle)() is handle
+
+
+@pytest.mark.parametrize("duplicate", [copy.copy, copy.deepcopy, pickle.dumps])
+def test_a_manager_cannot_be_copied(make: Make, duplicate: Callable[..., object]) -> None:
+    manager = make("sub_slices")
+    with pytest.raises(TypeError, match=r"a MemoryManager cannot be copied.*ipc_handle\(\)"):
+        duplicate(manager)
+    manager.reserve(10).release()
 
 
 def test_part_of_a_slice(make: Make) -> None:

@@ -6,7 +6,7 @@ import sys
 import warnings
 from collections.abc import Iterable, Mapping
 from operator import index as as_index
-from typing import TYPE_CHECKING, Any, SupportsIndex
+from typing import TYPE_CHECKING, Any, NoReturn, SupportsIndex
 
 from umfpy.core.cinterface import CInterface
 from umfpy.core.pool import Allocation
@@ -30,7 +30,7 @@ from umfpy.manager.usage import MemoryUsage, PoolUsage
 from umfpy.manager.window import WindowPool
 from umfpy.pools.base import ProviderPool
 from umfpy.pools.stats import PoolStats
-from umfpy.provider import Provider
+from umfpy.provider import Provider, refuse_copy
 from umfpy.units import parse_size
 
 if TYPE_CHECKING:
@@ -138,6 +138,9 @@ class CompositePool(ProviderPool):
             f"{self.name!r} has no functions for callers in C; give them a umfpy.Pool, which may "
             "have this manager as its provider"
         )
+
+    def __reduce__(self) -> NoReturn:
+        refuse_copy(self)
 
     # Giving back.
 
