@@ -30,7 +30,7 @@ class Walk:
 
     def add(self, size: int, *, backed: bool = True) -> None:
         base = self.provider.alloc(size)
-        self.map.add(base, size, self.provider, backed=backed)
+        self.map.add(base, size, self.provider, backed=backed, fresh=self.random.random() < 0.5)
         self.shadow.added(base, size, backed=backed)
 
     def allocate(self) -> None:

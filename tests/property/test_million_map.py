@@ -67,7 +67,7 @@ class Walk:
     def add(self, granules: int, *, backed: bool = True) -> None:
         size = granules * GRANULE
         base = self.provider.alloc(size)
-        self.map.add(base, size, self.provider, backed=backed)
+        self.map.add(base, size, self.provider, backed=backed, fresh=not granules & 1)
         if not backed:
             self.cells.retag(base, size, UNBACKED)
 

@@ -88,6 +88,8 @@ cdef const char* check_tiling(Map* m, uint32_t extent, Sums* sums) noexcept nogi
     cdef const char* broken
     if m.blocks[block].start != entry.base or m.blocks[block].prev != 0:
         return b"the first block starts at the extent's base"
+    if not entry.base <= entry.fresh <= entry.base + entry.size:
+        return b"the frontier of an extent lies in it"
     while block != entry.sentinel:
         sums.entries += 1
         if extent_of(m, block) != extent:
@@ -119,6 +121,8 @@ cdef const char* check_used(Map* m, uint32_t block, Sums* sums) noexcept nogil:
     sums.requested += requested_of(m, block)
     if (m.blocks[block].slack & ~<uint32_t>HOSTS) > span:
         return b"slack <= span"
+    if start + span > m.extents[extent].fresh:
+        return b"nothing that is used lies beyond the frontier of its extent"
     if m.blocks[block].chain != <uint32_t>UNINDEXED:
         sums.indexed += 1
         if map_exact(m, start) != block:

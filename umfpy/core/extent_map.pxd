@@ -47,6 +47,7 @@ cdef struct Block:
 cdef struct Extent:
     uint64_t base
     uint64_t size
+    uint64_t fresh  # the frontier: from here on nothing was used since it came, and reads as zero
     uint32_t first  # the block at the base
     uint32_t sentinel  # the block past the end
     uint32_t next_free  # in the list of wholly free extents, or of unused entries
@@ -86,6 +87,9 @@ cdef struct Map:
     uint32_t streams  # how many tags stand for streams: FIRST_STREAM and up
     uint16_t[64] tag_cache  # [hash of the stream] a tag to try first
     uint32_t pending  # the block freed last, not merged yet; see `map_settle`
+    uint32_t fresh_block  # what moved a frontier last, and its generation
+    uint32_t fresh_generation
+    uint64_t fresh_from  # the first of its bytes that nobody had used
     uint32_t blocks_used  # entries of `blocks` ever used
     uint32_t blocks_capacity
     uint32_t blocks_unused  # list of given back entries, linked by `next`
@@ -109,8 +113,9 @@ cdef Status map_init(
 cdef void map_clear(Map* m) noexcept nogil
 cdef uint64_t map_metadata_bytes(const Map* m) noexcept nogil
 
-# Extents.  `map_add_extent` leaves one free block of a tag; `map_remove_extent` wants one.
-cdef Status map_add_extent(Map* m, uint64_t base, uint64_t size, uint32_t tag,
+# Extents.  `map_add_extent` leaves one free block of a tag, which reads as zero if it is `fresh`;
+# `map_remove_extent` wants one.
+cdef Status map_add_extent(Map* m, uint64_t base, uint64_t size, uint32_t tag, bint fresh,
                            uint32_t* extent) noexcept nogil
 cdef void map_remove_extent(Map* m, uint32_t extent) noexcept nogil
 
@@ -134,12 +139,16 @@ cdef Status map_retag(Map* m, uint32_t extent, uint64_t start, uint64_t size, ui
 # The block freed last waits for the next call: a request of its very size takes it as it is,
 # anything else merges and shelves it first (`map_settle`), so that no search ever misses it.
 # Whoever reads the structure (bins, free extents, invariants) settles it before.
+#
+# `map_dirty` says how many bytes of a block that was just taken, from its start, somebody may have
+# used: all of them, unless no other block moved a frontier since.
 cdef Status map_search(
     Map* m, uint64_t size, uint64_t alignment, uint32_t tag, bint index, uint32_t* block
 ) noexcept nogil
 cdef Status map_alloc_extent(Map* m, uint32_t extent, uint64_t size, uint32_t tag, bint index,
                              uint32_t* block) noexcept nogil
 cdef void map_settle(Map* m) noexcept nogil
+cdef uint64_t map_dirty(const Map* m, uint32_t block) noexcept nogil
 cdef Status map_split(Map* m, uint32_t block, uint64_t first_size) noexcept nogil
 cdef void map_merge(Map* m, uint32_t low) noexcept nogil
 

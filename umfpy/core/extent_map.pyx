@@ -441,7 +441,7 @@ cdef uint32_t nearest_below(const Map* m, uint32_t extent, uint64_t address) noe
 
 
 cdef Status map_add_extent(
-    Map* m, uint64_t base, uint64_t size, uint32_t tag, uint32_t* extent
+    Map* m, uint64_t base, uint64_t size, uint32_t tag, bint fresh, uint32_t* extent
 ) noexcept nogil:
     cdef Extent* entry
     cdef uint32_t index
@@ -456,6 +456,7 @@ cdef Status map_add_extent(
     entry.regions = NULL
     entry.base = base
     entry.size = size
+    entry.fresh = base if fresh else base + size
     entry.wholly_free = False
     entry.first = take_block(m)
     entry.sentinel = take_block(m)
@@ -642,6 +643,7 @@ cdef Status map_retag(
 ) noexcept nogil:
     cdef const Extent* entry = &m.extents[extent]
     cdef uint32_t block
+    cdef uint32_t cuts
     if start < entry.base or size > entry.size or start - entry.base > entry.size - size:
         return NO_FIT
     map_settle(m)
@@ -650,11 +652,15 @@ cdef Status map_retag(
         m.blocks[m.blocks[block].next].start - start < size
     ):
         return NO_FIT
-    # From here on nothing else fails.
-    if not reserve_blocks(m, 2) or make_shelf(m, to_tag) != DONE:
+    # A whole block needs no other one: giving up what was set apart goes without host memory.
+    cuts = (start > m.blocks[block].start) + (m.blocks[m.blocks[block].next].start > start + size)
+    if not reserve_blocks(m, cuts) or make_shelf(m, to_tag) != DONE:
         return NO_HOST_MEMORY
     block = carve(m, block, start - m.blocks[block].start, size)
     set_tag(m, block, to_tag)
+    if is_backed(to_tag) and not is_backed(from_tag):
+        # What is behind it now may be any memory, with any contents.
+        m.extents[extent].fresh = max(m.extents[extent].fresh, start + size)
     count_out(&m.counters, from_tag, size)
     count_in(&m.counters, to_tag, size)
     settle(m, block)
@@ -711,7 +717,7 @@ cdef inline uint32_t cut(Map* m, uint32_t block, uint64_t first_bytes) noexcept 
 cdef inline uint32_t carve(Map* m, uint32_t block, uint64_t lead, uint64_t bytes) noexcept nogil:
     """Take `bytes` from `lead` on out of a free block; what is around them stays free.
 
-    After `reserve_blocks` of 2.  What is returned stands in no bin.
+    After `reserve_blocks`, of 2 at most.  What is returned stands in no bin.
     """
     cdef uint32_t lower
     unshelve(m, block)
@@ -779,7 +785,25 @@ cdef inline void occupy(
     if index:
         index_block(m, block)
     note_used(m, block)
+    note_fresh(m, block, entry.start + span)
     count_used(&m.counters, size, span)
+
+
+cdef inline void note_fresh(Map* m, uint32_t block, uint64_t end) noexcept nogil:
+    """`block`, which ends here, became used: what lies beyond the frontier is so no more."""
+    cdef Extent* extent = &m.extents[extent_of(m, block)]
+    if end <= extent.fresh:
+        return
+    m.fresh_block = block
+    m.fresh_generation = m.blocks[block].generation
+    m.fresh_from = max(extent.fresh, m.blocks[block].start)
+    extent.fresh = end
+
+
+cdef uint64_t map_dirty(const Map* m, uint32_t block) noexcept nogil:
+    if m.fresh_block != block or m.fresh_generation != m.blocks[block].generation:
+        return span_of(m, block)
+    return m.fresh_from - m.blocks[block].start
 
 
 cdef void map_settle(Map* m) noexcept nogil:

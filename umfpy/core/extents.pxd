@@ -29,8 +29,8 @@ cdef class ExtentMap:
 
     cdef raise_status(self, Status status)
     cdef Extent _new_extent(self, base, size, provider)
-    cdef _enter(self, Extent extent, uint32_t state, uint32_t* block, uint64_t requested,
-                uint64_t stream, bint index)
+    cdef _enter(self, Extent extent, uint32_t state, bint fresh, uint32_t* block,
+                uint64_t requested, uint64_t stream, bint index)
     cdef Extent _extent_at(self, address)
     # A used block for the request; 0 with no error set means that none fits.
     cdef uint32_t take(self, uint64_t size, uint64_t alignment, uint64_t stream,

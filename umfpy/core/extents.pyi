@@ -64,7 +64,15 @@ class ExtentMap:
     def streams(self) -> int: ...
     @property
     def foreign(self) -> bool: ...
-    def add(self, base: int, size: int, provider: Provider, *, backed: bool = True) -> Extent: ...
+    def add(
+        self,
+        base: int,
+        size: int,
+        provider: Provider,
+        *,
+        backed: bool = True,
+        fresh: bool = False,
+    ) -> Extent: ...
     def add_used(
         self,
         base: int,
@@ -74,6 +82,7 @@ class ExtentMap:
         stream: int = 0,
         *,
         index: bool = False,
+        fresh: bool = False,
     ) -> int: ...
     def remove(self, extent: Extent, *, mixed: bool = False) -> bool: ...
     def restore(self, extent: Extent) -> None: ...

@@ -349,23 +349,27 @@ cdef class ExtentMap:
 
     # Extents.
 
-    def add(self, base, size, provider, *, bint backed=True):
+    def add(self, base, size, provider, *, bint backed=True, bint fresh=False):
         """Take over `size` bytes at `base` as one free block, and return the Extent.
 
         Ends that fill no granule are left out, but go back to the provider with the rest.  With
-        `backed` false these are addresses without memory: the block is UNBACKED.
+        `backed` false these are addresses without memory: the block is UNBACKED.  `fresh` says
+        that all of it reads as zero now, so that whoever wants zeros finds them there.
         Raises InvalidArgument if the range overlaps what is managed already, CapacityExceeded or
         MemoryError; then the memory is still the caller's.
         """
         cdef Extent extent = self._new_extent(base, size, provider)
-        self._enter(extent, TAG_SAFE if backed else TAG_UNBACKED, NULL, 0, 0, False)
+        self._enter(extent, TAG_SAFE if backed else TAG_UNBACKED, fresh, NULL, 0, 0, False)
         return extent
 
-    def add_used(self, base, size, requested, provider, stream=0, *, bint index=False):
-        """Take over a range that is one used block; return the block.  Raises as `add` does."""
+    def add_used(
+        self, base, size, requested, provider, stream=0, *, bint index=False, bint fresh=False
+    ):
+        """Take over a range that is one used block; return the block.  `fresh`, errors: see `add`.
+        """
         cdef Extent extent = self._new_extent(base, size, provider)
         cdef uint32_t block = 0
-        self._enter(extent, TAG_SAFE, &block, requested, stream, index)
+        self._enter(extent, TAG_SAFE, fresh, &block, requested, stream, index)
         return block
 
     cdef Extent _new_extent(self, base, size, provider):
@@ -387,8 +391,8 @@ cdef class ExtentMap:
         return extent
 
     cdef _enter(
-        self, Extent extent, uint32_t state, uint32_t* block, uint64_t requested, uint64_t stream,
-        bint index
+        self, Extent extent, uint32_t state, bint fresh, uint32_t* block, uint64_t requested,
+        uint64_t stream, bint index
     ):
         cdef Status status = DONE
         cdef uint32_t tag = 0
@@ -401,7 +405,7 @@ cdef class ExtentMap:
         if block != NULL:  # a free extent is no stream's
             status = map_tag(&self.m, stream, &tag)
         if status == DONE:
-            status = map_add_extent(&self.m, low, high - low, state, &place)
+            status = map_add_extent(&self.m, low, high - low, state, fresh, &place)
         if status == DONE and block != NULL:
             status = map_alloc_extent(&self.m, place, requested, tag, index, block)
             if status != DONE:
@@ -444,7 +448,7 @@ cdef class ExtentMap:
         """
         if extent.map is not self or self.extents.get(extent.index) is extent:
             raise InvalidArgument(f"{extent!r} was not removed from this map")
-        self._enter(extent, extent.left_as, NULL, 0, 0, False)
+        self._enter(extent, extent.left_as, False, NULL, 0, 0, False)
 
     # An extent that is one used block goes back while the block stays used, so that a provider
     # that fails changes nothing: `detach`, the provider's free, then `drop` or `attach`.

@@ -22,6 +22,7 @@ from umfpy.core.extent_map cimport (
     Map,
     Status,
     map_alloc,
+    map_dirty,
     map_free,
     map_tag,
     tag_of,
@@ -155,7 +156,7 @@ cdef class BasePool:
         self.take(size, alignment, handle, False, &allocation.grant)
         allocation.live = True
         if zero or self.zeroed:
-            self._clear(allocation.grant.start, allocation.grant.size, handle)
+            self._clear_block(allocation.grant.block, allocation.grant.size, handle)
         return allocation
 
     # Raw addresses, for plug-ins.
@@ -170,7 +171,7 @@ cdef class BasePool:
         self.take(size, alignment, handle, True, &grant)
         if zero or self.zeroed:
             try:
-                self._clear(grant.start, grant.size, handle)
+                self._clear_block(grant.block, grant.size, handle)
             except BaseException:
                 self.free(grant.start)
                 raise
@@ -310,10 +311,20 @@ cdef class BasePool:
                 f"zero=True needs a provider that can clear memory; {self.provider!r} cannot"
             )
 
-    def _clear(self, ptr, size, stream):
-        """Write zeros, ordered on `stream`."""
-        if size:
-            self.provider.zero(ptr, size, stream)
+    def _clear_block(self, uint32_t block, uint64_t size, stream):
+        """Have the first `size` bytes of a block that was just taken read as zero.
+
+        Zeros are written, ordered on `stream`, but where nobody has been since the memory came
+        from a provider that gives it so.
+        """
+        cdef uint64_t start
+        cdef uint64_t dirty
+        lock_enter(&self.m.lock)
+        start = self.m.blocks[block].start
+        dirty = map_dirty(self.m, block)
+        lock_release(&self.m.lock)
+        if min(size, dirty):
+            self.provider.zero(start, min(size, dirty), stream)
 
     # For subclasses, whose policies are written in Python.
 

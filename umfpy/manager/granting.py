@@ -32,7 +32,7 @@ class GrantingPool(PagedPool):
         block = self._block(bytes_, as_index(alignment), handle, False)
         allocation = grant(self, block, bytes_, handle)
         if zero:
-            self._clear_or(allocation.free, allocation.ptr, bytes_, handle)
+            self._clear_or(allocation.free, block, bytes_, handle)
         return allocation
 
     def malloc(
@@ -46,19 +46,20 @@ class GrantingPool(PagedPool):
         if zero:
             self._refuse_zero()
         bytes_, handle = as_index(size), 0 if stream is None else stream_number(stream)
-        ptr = start_of(self, self._block(bytes_, as_index(alignment), handle, True))
+        block = self._block(bytes_, as_index(alignment), handle, True)
+        ptr = start_of(self, block)
         if zero:
-            self._clear_or(partial(self.free, ptr), ptr, bytes_, handle)
+            self._clear_or(partial(self.free, ptr), block, bytes_, handle)
         return ptr
 
     def _block(self, size: int, alignment: int, stream: int, index: bool) -> int:
         block = self._take(size, alignment, stream, index)
         return self._obtain(size, alignment, stream, index) if block is None else block
 
-    def _clear_or(self, undo: Callable[[], object], ptr: int, size: int, stream: int) -> None:
+    def _clear_or(self, undo: Callable[[], object], block: int, size: int, stream: int) -> None:
         """Have new memory read as zero; `undo` if that fails, whoever keeps the error."""
         try:
-            self._clear(ptr, size, stream)
+            self._clear_block(block, size, stream)
         except BaseException:
             undo()
             raise

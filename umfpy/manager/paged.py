@@ -14,6 +14,7 @@ from umfpy.manager.aging import AgingPool
 from umfpy.manager.holdings import Holdings
 from umfpy.manager.properties import MemoryProperties
 from umfpy.manager.usage import MemoryUsage, PoolUsage
+from umfpy.pools.release import gives_zeros
 
 T = TypeVar("T")
 
@@ -103,13 +104,21 @@ class PagedPool(AgingPool):
 
     def _enter_free(self, size: int, base: int) -> Extent:
         """Take a new page over as free memory."""
-        extent = self.map.add(base, size, self.provider)
+        extent = self.map.add(base, size, self.provider, fresh=gives_zeros(self.provider))
         self._note_page(extent)
         return extent
 
     def _enter_used(self, size: int, requested: int, stream: int, index: bool, base: int) -> int:
         """Take a new page over as one slice, and return its block."""
-        block = self.map.add_used(base, size, requested, self.provider, stream, index=index)
+        block = self.map.add_used(
+            base,
+            size,
+            requested,
+            self.provider,
+            stream,
+            index=index,
+            fresh=gives_zeros(self.provider),
+        )
         self._note_page(self.map.extent_of(block))
         return block
 

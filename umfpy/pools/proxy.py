@@ -7,7 +7,7 @@ from dataclasses import replace
 from umfpy.errors import OutOfMemoryError
 from umfpy.pools.base import ProviderPool
 from umfpy.pools.growth import round_up
-from umfpy.pools.release import withdraw_export
+from umfpy.pools.release import gives_zeros, withdraw_export
 from umfpy.pools.stats import PoolStats
 from umfpy.provider import Capability, Provider
 from umfpy.units import format_size
@@ -53,7 +53,13 @@ class ProxyPool(ProviderPool):
             base = self.provider.alloc(padded, alignment)
             try:
                 block: int = self.map.add_used(
-                    base, padded, size, self.provider, stream, index=index
+                    base,
+                    padded,
+                    size,
+                    self.provider,
+                    stream,
+                    index=index,
+                    fresh=gives_zeros(self.provider),
                 )
             except BaseException:
                 self.provider.free(base, padded)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from umfpy.errors import AlignmentError
+from umfpy.provider import Capability
 
 if TYPE_CHECKING:
     from umfpy.core.extents import Extent, ExtentMap
@@ -23,10 +24,15 @@ def take_extent(space: ExtentMap, provider: Provider, size: int, alignment: int)
             raise AlignmentError(
                 f"{provider!r} gave {base:#x} when asked for an alignment of {alignment} bytes"
             )
-        space.add(base, size, provider)
+        space.add(base, size, provider, fresh=gives_zeros(provider))
     except BaseException:
         provider.free(base, size)
         raise
+
+
+def gives_zeros(provider: Provider) -> bool:
+    """Return whether what comes from the provider reads as zero."""
+    return Capability.FRESH_ZERO in provider.capabilities
 
 
 def give_back(extent: Extent) -> bool:

@@ -49,17 +49,19 @@ class SlabBucket(ProviderPool):
 
     def own(self, size: int, stream: int, zero: bool) -> Allocation:
         """Return an `Allocation` of a cell."""
-        allocation = grant(self, self._block(size, stream, index=False), size, stream)
+        block = self._block(size, stream, index=False)
+        allocation = grant(self, block, size, stream)
         if zero:
-            self._clear(allocation.ptr, size, stream)
+            self._clear_block(block, size, stream)
         return allocation
 
     def lend(self, size: int, stream: int, zero: bool) -> int:
         """Return the address of a cell, which `free` takes back."""
-        ptr = start_of(self, self._block(size, stream, index=True))
+        block = self._block(size, stream, index=True)
+        ptr = start_of(self, block)
         if zero:
             try:
-                self._clear(ptr, size, stream)
+                self._clear_block(block, size, stream)
             except BaseException:
                 super().free(ptr)
                 raise

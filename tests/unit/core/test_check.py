@@ -127,6 +127,13 @@ class Faults:
         slot = next(i for i in range(words) if heads[i] == self.first)
         self.s.poke(heads, slot, 0)
 
+    def a_frontier_outside(self) -> None:
+        extent = self.s.extent(self.busy)
+        self.s.poke(extent, "fresh", extent.base + extent.size + 512)
+
+    def a_frontier_below_what_is_used(self) -> None:
+        self.s.poke(self.s.extent(self.busy), "fresh", self.s.block(self.second).start)
+
     def two_free_neighbours(self) -> None:
         self._block(self.second, "generation", lambda g: g + 1)
         self._block(self.second, "home", lambda _: self.s.block(self.tail).home)
@@ -191,6 +198,8 @@ WORDS = {
     "more_slack_than_span": "slack <= span",
     "a_block_missing_from_the_index": "owned block is not found",
     "a_block_hidden_from_the_index": "found by its start",
+    "a_frontier_outside": "frontier of an extent lies in it",
+    "a_frontier_below_what_is_used": "beyond the frontier",
     "two_free_neighbours": "no two free neighbours",
     "an_empty_bin_that_is_not": "stands in the bin of its size",
     "a_bit_without_a_bin": "bin's bit is set exactly|row's bit is set exactly",
