@@ -6,7 +6,7 @@ import sys
 import warnings
 from collections.abc import Sequence
 
-from umfpy.core.extents import ExtentMap, innermost
+from umfpy.core.extents import Extent, ExtentMap, innermost
 from umfpy.core.pool import next_serial
 from umfpy.errors import InvalidArgument, OutOfMemoryError, UmfpyError
 from umfpy.pools.growth import round_up
@@ -103,12 +103,19 @@ class CoarseProvider(Layered):
         """Take over memory that upstream gave to the caller; `close` gives it to upstream."""
         self.map.add(ptr, size, self.upstream)
 
-    def trim(self) -> int:
-        """Give the upstream allocations that are wholly free back; return their bytes."""
+    def trim(self, keep_bytes: int = 0) -> int:
+        """Give the upstream allocations that are wholly free back; return their bytes.
+
+        While at least `keep_bytes` stay held.
+        """
         if self.map.foreign:
             return 0
         with self._growing:
-            return sum(extent.size for extent in self.map.free_extents() if give_back(extent))
+            return sum(
+                extent.size
+                for extent in self.map.free_extents()
+                if self._may_go(extent, keep_bytes) and give_back(extent)
+            )
 
     def close(self) -> None:
         """Give everything back that is free; a ResourceWarning reports live pieces."""
@@ -188,6 +195,9 @@ class CoarseProvider(Layered):
                 f"no device has {format_size(size)} ({size} bytes)", requested=size
             )
         take_extent(self.map, self.upstream, padded, alignment)
+
+    def _may_go(self, extent: Extent, keep: int) -> bool:
+        return keep == 0 or self.map.counters()["reserved"] - extent.size >= keep
 
     def _refuse_if_closed(self) -> None:
         if self.map.closed:

@@ -309,6 +309,15 @@ class Provider(abc.ABC):
         """Return this thread's last failure, in the driver's words."""
         return None
 
+    def trim(self, keep_bytes: int = 0) -> int:
+        """Give what is kept for reuse, beyond `keep_bytes`, to the device; return the bytes.
+
+        That is memory behind no address of the caller's: pools ask for it when they give up all
+        that they can.  Most providers keep nothing.  Raises what the driver answered; the rest
+        is kept.
+        """
+        return 0
+
     def close(self) -> None:  # noqa: B027  (many hold nothing)
         """Let go of the driver.  Memory that is still allocated stays the caller's to free."""
 

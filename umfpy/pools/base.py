@@ -4,15 +4,20 @@ from __future__ import annotations
 
 import sys
 import warnings
+from collections.abc import Callable, Sequence
 from types import TracebackType
 from typing import TypeVar
 
 from umfpy.core.extents import Extent
 from umfpy.core.pool import BasePool
 from umfpy.errors import UmfpyError
+from umfpy.pools.cuts import CutExtents
+from umfpy.pools.departure import Departure, departures
+from umfpy.pools.descent import Descent
 from umfpy.pools.lock import GrowthLock
 from umfpy.pools.nested import as_provider
-from umfpy.pools.release import free_removed, put_back
+from umfpy.pools.release import put_back
+from umfpy.pools.rungs import Trimmed, check_rung, choose
 from umfpy.pools.stats import PoolStats
 from umfpy.provider import Capability, Provider
 from umfpy.units import parse_size
@@ -31,8 +36,13 @@ class ProviderPool(BasePool):
         zero: bool = False,
         limit_bytes: int | str | None = None,
         direct: bool = False,
+        low_from: int = 0,
     ) -> None:
-        super().__init__(as_provider(provider), name=name, zero=zero, direct=direct)
+        super().__init__(
+            as_provider(provider), name=name, zero=zero, direct=direct, low_from=low_from
+        )
+        #: What the provider's pieces are, where an extent is not one of them.
+        self._cuts = CutExtents()
         #: One growth at a time: others wait, and look again before they grow too.
         self._growing = GrowthLock()
         self._provider_allocs = 0
@@ -70,6 +80,8 @@ class ProviderPool(BasePool):
             extents=now["extents"],
             provider_allocs=self._provider_allocs,
             provider_frees=self._provider_frees,
+            hidden_bytes=now["hidden"],
+            unbacked_bytes=now["unbacked"],
         )
 
     def reset_peaks(self) -> None:
@@ -87,27 +99,75 @@ class ProviderPool(BasePool):
             self.provider.synchronize()
             self.map.retired()
 
-    def trim(self, keep_bytes: int | str = 0) -> int:
-        """Give wholly free extents back while at least `keep_bytes` stay held, and return how
-        many bytes went.
+    def trim(self, keep_bytes: int | str = 0, *, rung: str = "free") -> Trimmed:
+        """Have free memory go down, and return how many bytes did.
 
+        Parameters
+        ----------
+        keep_bytes
+            So much stays ready for requests, or in use, in bytes or as text.
+        rung
+            How far down, the gentlest first: ``"dalloc"`` makes memory unusable and keeps it,
+            ``"purge_lazy"`` lets its contents go, ``"decommit"`` gives the memory back and keeps
+            the addresses, ``"purge_force"`` drops the contents at once, and ``"free"`` gives
+            memory and addresses back.  Where the provider lacks it, the next one is taken.
+
+        Returns
+        -------
+        Trimmed
+            The bytes, an int, whose ``rung`` is the one that was taken.
+
+        Raises
+        ------
+        InvalidArgument
+            `rung` is none of these.
+
+        Notes
+        -----
         Waits for the device first, so that nothing goes that a stream still uses.  Raises what
-        the provider's `free` does; what had not gone by then is kept.  A call from within a
-        provider or a callback of another pool does not wait while this pool is growing in
-        another thread: it returns 0.
-        """
-        return self._trim(parse_size(keep_bytes))
+        the provider does; what had not gone by then is as it was.
 
-    def _trim(self, keep: int = 0, *, wait: bool | None = None) -> int:
-        if self.map.foreign or not self.map.extents:
-            return 0
-        if not self._growing.enter(wait=wait):
-            return 0
+        Addresses go back only with all of an extent.  The gentler rungs reach any free memory
+        that the provider can cut out, largest ranges first; so does ``"free"`` where addresses
+        and memory are apart (`Capability.RESERVE`), which gives the device that memory back, and
+        what the provider keeps for reuse.
+
+        A call from within a provider or a callback of another pool does not wait while this
+        pool is growing in another thread: it returns 0.
+        """
+        return self._trim(parse_size(keep_bytes), rung=check_rung(rung))
+
+    def _trim(self, keep: int = 0, *, wait: bool | None = None, rung: str = "free") -> Trimmed:
+        if self.map.foreign or not self._growing.enter(wait=wait):
+            return Trimmed()
         try:
             self._join_streams()
-            return self._release_free(keep)
+            return self._lower(choose(rung, self._ladder), keep)
         finally:
             self._growing.leave()
+
+    @property
+    def _ladder(self) -> Capability:
+        """What the provider can do with memory that goes down and stays in this pool."""
+        return self.provider.capabilities
+
+    def _lower(self, rung: str, keep: int) -> Trimmed:
+        """Take a rung that there is."""
+        if rung != "free":
+            size = self._descend(rung, keep)
+            return Trimmed(size, rung if size else None)
+        before = self._provider_frees
+        size = self._release_free(keep)
+        kept = 0
+        if Capability.RESERVE in self._ladder:
+            size += self._descend("decommit", keep)
+            kept = self.provider.trim()
+        changed = size or kept or self._provider_frees > before
+        return Trimmed(size, rung if changed else None)
+
+    def _descend(self, rung: str, keep: int) -> int:
+        parts = self.map, self.provider, self._cuts
+        return Descent(*parts, rung, self.synchronize).descend(keep)
 
     def _join_streams(self) -> None:
         """Have an extent whose blocks were freed on several streams count as free."""
@@ -115,42 +175,51 @@ class ProviderPool(BasePool):
             self.synchronize()
 
     def _release_free(self, keep: int) -> int:
-        """Give back free extents, the largest first, while `keep` bytes stay held.
+        """Give back free extents, the largest first, while `keep` bytes stay ready.
 
         They leave the map before the device is waited for: what is freed meanwhile in other
         threads stays here, and nobody gets an extent that is about to go.
         """
-        removed = self._remove_free(keep)
-        if removed:
-            self._wait_for_removed(removed)
+        leaving = self._let_leave(keep)
+        if leaving:
+            self._wait_for_departure(leaving)
         released = 0
-        while removed:
-            extent = removed.pop()
+        while leaving:
+            departure = leaving.pop()
             try:
-                free_removed(extent)
+                departure.free()
             except BaseException:
-                for other in removed:
-                    put_back(other)
+                for other in leaving:
+                    other.come_back()
                 raise
-            released += extent.size
+            released += departure.backed
             self._provider_frees += 1
         return released
 
-    def _remove_free(self, keep: int) -> list[Extent]:
-        removed = []
-        held = self.map.counters()["reserved"]
-        for extent in sorted(self.map.free_extents(), key=lambda e: e.size, reverse=True):
-            if held - extent.size >= keep and self.map.remove(extent):
-                held -= extent.size
-                removed.append(extent)
-        return removed[::-1]  # the largest is the first to go
+    def _let_leave(self, keep: int) -> list[Departure]:
+        """Have extents leave the map; the last is the first to go."""
+        leaving = []
+        now = self.map.counters()
+        ready = now["reserved"] - now["hidden"]
+        for departure in departures(self.map, self._cuts):
+            there = departure.ready
+            if (not there or ready - there >= keep) and departure.leave():
+                ready -= there
+                leaving.append(departure)
+        return leaving[::-1]
 
-    def _wait_for_removed(self, removed: list[Extent]) -> None:
+    def _wait_for_departure(self, leaving: Sequence[Departure]) -> None:
+        self._wait_or_else(lambda: [departure.come_back() for departure in leaving])
+
+    def _wait_for_removed(self, removed: Sequence[Extent]) -> None:
+        """Wait for the device before extents that have left the map go, or put them back."""
+        self._wait_or_else(lambda: [put_back(extent) for extent in removed])
+
+    def _wait_or_else(self, undo: Callable[[], object]) -> None:
         try:
             self.synchronize()
         except BaseException:
-            for extent in removed:
-                put_back(extent)
+            undo()
             self.map.retire(everything=True)  # a stream may still be using it
             raise
 
@@ -187,12 +256,13 @@ class ProviderPool(BasePool):
         # A destructor may get here in a thread that is growing some other pool, so that it must
         # not wait.  Whoever has the lock looks again after it has let go.
         while self._growing.enter():
+            frees = self.map.counters()["frees"]
             try:
                 self._join_streams()
                 self._release_free(0)
             finally:
                 self._growing.leave()
-            if not self.map.free_extents():
+            if self.map.counters()["frees"] == frees:
                 return
 
     def __del__(self) -> None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from umfpy.core.extents import innermost
 
 if TYPE_CHECKING:
-    from umfpy.core.extents import Extent
+    from umfpy.core.extents import Extent, ExtentMap
     from umfpy.provider import Provider
 
 
@@ -110,6 +110,12 @@ class CutExtents:
         """Return (start, bytes) of the pieces that make up an extent, by address."""
         cuts = self._cuts.get(extent.base)
         return [(extent.base, extent.size)] if cuts is None else cuts.pieces()
+
+    def extents_of(self, space: ExtentMap) -> list[Extent]:
+        """Return those extents of the pool's map that are cut, or were; O(extents)."""
+        if not self._cuts:
+            return []
+        return [extent for extent in list(space.extents.values()) if extent.base in self._cuts]
 
     def forget(self, extent: Extent) -> None:
         """The extent is gone."""

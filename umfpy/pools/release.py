@@ -63,8 +63,12 @@ def put_back(extent: Extent) -> None:
     extent.map.restore(extent)
 
 
-def withdraw_export(extent: Extent) -> None:
-    """Give the extent's export back, before its memory goes; see `umfpy.ipc`."""
+def withdraw_export(extent: Extent, start: int | None = None, size: int | None = None) -> None:
+    """Give the extent's export back, before the memory of it or of a part of it goes.
+
+    There is one for the whole extent, so that it goes whatever the part: what other processes
+    have open they keep, and who shares memory of the extent from now on has a new one made.
+    """
     if extent.export is not None:
         extent.export.release()
         extent.export = None

@@ -15,7 +15,7 @@ class PoolStats:
 
     requested_bytes: int  #: asked for by live allocations
     used_bytes: int  #: the same with padding
-    reserved_bytes: int  #: held from the provider
+    reserved_bytes: int  #: memory held from the provider
     peak_requested_bytes: int
     peak_used_bytes: int
     peak_reserved_bytes: int
@@ -27,11 +27,13 @@ class PoolStats:
     extents: int  #: held from the provider
     provider_allocs: int  #: calls that succeeded
     provider_frees: int
+    hidden_bytes: int = 0  #: of those reserved, what `trim` made unusable: see ``rung="dalloc"``
+    unbacked_bytes: int = 0  #: addresses without memory, beside what is reserved
 
     @property
     def free_bytes(self) -> int:
-        """Reserved, and not used."""
-        return self.reserved_bytes - self.used_bytes
+        """What allocations can use at once: reserved, not used, and not hidden."""
+        return self.reserved_bytes - self.used_bytes - self.hidden_bytes
 
     @property
     def utilization(self) -> float:
