@@ -10,6 +10,7 @@ from umfpy.manager import captures
 from umfpy.manager.held import HeldPool
 from umfpy.manager.holdings import Holdings
 from umfpy.pools.release import free_removed, put_back
+from umfpy.pools.rungs import Trimmed
 
 #: How often a page is found idle before it goes, and the age of a new one.
 _OLD = 5
@@ -143,9 +144,9 @@ class AgingPool(HeldPool):
             self._provider_frees += 1
         return released
 
-    def trim(self, keep_bytes: int | str = 0) -> int:
+    def trim(self, keep_bytes: int | str = 0, *, rung: str = "free") -> Trimmed:
         """Give idle pages back as `Pool.trim` does; nothing during a capture."""
-        return 0 if self.frozen else super().trim(keep_bytes)
+        return Trimmed() if self.frozen else super().trim(keep_bytes, rung=rung)
 
     def synchronize(self) -> None:
         """Wait for the device as `Pool.synchronize` does; CaptureWouldBreak during a capture."""

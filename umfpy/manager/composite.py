@@ -29,6 +29,7 @@ from umfpy.manager.totals import manager_stats, manager_usage
 from umfpy.manager.usage import MemoryUsage, PoolUsage
 from umfpy.manager.window import WindowPool
 from umfpy.pools.base import ProviderPool
+from umfpy.pools.rungs import Trimmed, check_rung, together
 from umfpy.pools.stats import PoolStats
 from umfpy.provider import Provider, refuse_copy
 from umfpy.units import parse_size
@@ -144,18 +145,20 @@ class CompositePool(ProviderPool):
 
     # Giving back.
 
-    def trim(self, keep_bytes: int | str = 0) -> int:
+    def trim(self, keep_bytes: int | str = 0, *, rung: str = "free") -> Trimmed:
         """Give idle pages back while `keep_bytes` stay held; as `Pool.trim`.
 
-        Nothing during a capture.
+        Whatever the rung that is asked for, pages are freed: a page goes as it came.  Nothing
+        during a capture.
         """
         keep = parse_size(keep_bytes)
-        released = 0
+        check_rung(rung)
+        went = []
         for pool in reversed(self._holdings.pools):
             held = self._holdings.totals.reserved
             mine = pool.map.counters()["reserved"]
-            released += pool.trim(max(keep - (held - mine), 0))
-        return released
+            went.append(pool.trim(max(keep - (held - mine), 0), rung=rung))
+        return together(went)
 
     def synchronize(self) -> None:
         """Wait for the device; then memory freed on any stream may be used on all of them.

@@ -15,6 +15,7 @@ from umfpy.manager.holdings import Holdings
 from umfpy.manager.persistent import PersistentPool
 from umfpy.manager.pins import Pins
 from umfpy.manager.serving import Server
+from umfpy.pools.rungs import Trimmed
 
 if TYPE_CHECKING:
     from umfpy.core.pool import Stream
@@ -88,9 +89,9 @@ class WindowPool(HeldPool):
         """Give nothing more out; the manager reports what lives."""
         self.map.shut()
 
-    def trim(self, keep_bytes: int | str = 0) -> int:
+    def trim(self, keep_bytes: int | str = 0, *, rung: str = "free") -> Trimmed:
         """Return 0: nothing here is idle."""
-        return 0
+        return Trimmed()
 
     def synchronize(self) -> None:
         """Do nothing: what is freed here leaves at once, and is ordered by the pool below."""

@@ -23,10 +23,14 @@ from umfpy.provider import Capability, Provider
 from umfpy.units import parse_size
 
 Self = TypeVar("Self", bound="ProviderPool")
+T = TypeVar("T")
 
 
 class ProviderPool(BasePool):
     """A pool that takes extents from a provider and can give them back."""
+
+    #: Whether an extent goes down a rung as a whole or not at all.
+    _lowers_whole = False
 
     def __init__(
         self,
@@ -166,8 +170,10 @@ class ProviderPool(BasePool):
         return Trimmed(size, rung if changed else None)
 
     def _descend(self, rung: str, keep: int) -> int:
-        parts = self.map, self.provider, self._cuts
-        return Descent(*parts, rung, self.synchronize).descend(keep)
+        descent = Descent(
+            self.map, self.provider, self._cuts, rung, self.synchronize, whole=self._lowers_whole
+        )
+        return descent.descend(keep)
 
     def _join_streams(self) -> None:
         """Have an extent whose blocks were freed on several streams count as free."""
@@ -180,9 +186,12 @@ class ProviderPool(BasePool):
         They leave the map before the device is waited for: what is freed meanwhile in other
         threads stays here, and nobody gets an extent that is about to go.
         """
-        leaving = self._let_leave(keep)
+        return self._give_up(self._let_leave(keep))
+
+    def _give_up(self, leaving: list[Departure]) -> int:
+        """Wait for the device, and free extents that have left the map, the last one first."""
         if leaving:
-            self._wait_for_departure(leaving)
+            self._wait_or_undo(leaving, Departure.come_back)
         released = 0
         while leaving:
             departure = leaving.pop()
@@ -208,18 +217,16 @@ class ProviderPool(BasePool):
                 leaving.append(departure)
         return leaving[::-1]
 
-    def _wait_for_departure(self, leaving: Sequence[Departure]) -> None:
-        self._wait_or_else(lambda: [departure.come_back() for departure in leaving])
-
     def _wait_for_removed(self, removed: Sequence[Extent]) -> None:
         """Wait for the device before extents that have left the map go, or put them back."""
-        self._wait_or_else(lambda: [put_back(extent) for extent in removed])
+        self._wait_or_undo(removed, put_back)
 
-    def _wait_or_else(self, undo: Callable[[], object]) -> None:
+    def _wait_or_undo(self, gone: Sequence[T], undo: Callable[[T], None]) -> None:
         try:
             self.synchronize()
         except BaseException:
-            undo()
+            for each in gone:
+                undo(each)
             self.map.retire(everything=True)  # a stream may still be using it
             raise
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from umfpy.core.extents import HIDDEN, SAFE, UNBACKED
@@ -129,12 +129,17 @@ def departures(space: ExtentMap, cuts: CutExtents) -> list[Departure]:
 
     Largest first.  O(extents + free memory that is set apart).
     """
+    found = {extent.base: extent for extent in space.free_extents()}
+    found.update((extent.base, extent) for extent in cuts.extents_of(space))
+    made = departures_of(found.values(), space, cuts)
+    return sorted(made, key=lambda departure: departure.extent.size, reverse=True)
+
+
+def departures_of(extents: Iterable[Extent], space: ExtentMap, cuts: CutExtents) -> list[Departure]:
+    """Return the same for given extents of a map, in their order."""
     apart = sorted(
         Range(start, size, state)
         for state in (HIDDEN, UNBACKED)
         for start, size in space.free_ranges(state)
     )
-    found = {extent.base: extent for extent in space.free_extents()}
-    found.update((extent.base, extent) for extent in cuts.extents_of(space))
-    made = [Departure(extent, cuts, apart) for extent in found.values()]
-    return sorted(made, key=lambda departure: departure.extent.size, reverse=True)
+    return [Departure(extent, cuts, apart) for extent in extents]

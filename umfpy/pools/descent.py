@@ -73,6 +73,8 @@ class Descent:
         One that the provider has, other than ``"free"``.
     wait
         Waits for the device, so that whatever was freed before is not in use any more.
+    whole
+        Whether extents go down as a whole or not at all; they do if the provider cannot split.
     """
 
     def __init__(
@@ -82,6 +84,8 @@ class Descent:
         cuts: CutExtents,
         rung: str,
         wait: Callable[[], None],
+        *,
+        whole: bool = False,
     ) -> None:
         self._space = space
         self._provider = provider
@@ -89,6 +93,7 @@ class Descent:
         self._rung = rung
         self._call: Callable[[int, int], None] = getattr(provider, rung)
         self._wait = wait
+        self._whole = whole or Capability.SPLIT not in provider.capabilities
 
     def descend(self, keep: int) -> int:
         """Have memory go down while `keep` bytes stay ready for requests; return the bytes.
@@ -144,8 +149,7 @@ class Descent:
 
     def _runs(self, state: int) -> list[Run]:
         """Return what the provider can work on of the free memory in a state, largest first."""
-        whole = Capability.SPLIT not in self._provider.capabilities
-        least = 1 if whole else self._provider.granularity()
+        least = 1 if self._whole else self._provider.granularity()
         runs: list[Run] = []
         for start, size in self._space.free_ranges(state, least):
             extent = innermost(start)
@@ -160,8 +164,7 @@ class Descent:
         last = extent.base + extent.size
         if (start, end) == (low, high):
             start, end = extent.base, last  # with the ends that fill no granule
-        capabilities = self._provider.capabilities
-        if Capability.SPLIT not in capabilities or extent.base != low:
+        if self._whole or extent.base != low:
             if (start, end) == (extent.base, last):
                 yield Run(extent, (start,), end)
             return
@@ -171,7 +174,7 @@ class Descent:
             end -= (end - extent.base) % unit
         if start >= end:
             return
-        if Capability.RESERVE in capabilities:
+        if Capability.RESERVE in self._provider.capabilities:
             yield from self._chunk_runs(extent, start, end)
         else:
             yield Run(extent, range(start, end, unit), end)

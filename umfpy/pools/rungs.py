@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from umfpy.errors import InvalidArgument
@@ -72,3 +72,12 @@ class Trimmed(int):
 
     def __reduce__(self) -> tuple[Any, ...]:
         return Trimmed, (int(self), self.rung)
+
+
+def together(parts: Iterable[Trimmed]) -> Trimmed:
+    """Return the sum of what went in several pools, by the most aggressive of their rungs."""
+    size, taken = 0, -1
+    for part in parts:
+        size += part
+        taken = max(taken, -1 if part.rung is None else RUNGS.index(part.rung))
+    return Trimmed(size, None if taken < 0 else RUNGS[taken])

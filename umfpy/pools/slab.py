@@ -12,6 +12,7 @@ from umfpy.core.extents import innermost
 from umfpy.core.pages import stream_number
 from umfpy.errors import InvalidArgument, OutOfMemoryError
 from umfpy.pools.base import ProviderPool
+from umfpy.pools.rungs import Trimmed, check_rung, together
 from umfpy.pools.slab_bucket import SlabBucket
 from umfpy.pools.slab_callers import CallersPool
 from umfpy.pools.slab_holdings import SlabHoldings
@@ -260,32 +261,47 @@ class SlabPool(ProviderPool):
 
     # Giving back.
 
-    def trim(self, keep_bytes: int | str = 0, *, keep_slabs: int | None = None) -> int:
-        """Give idle slabs back, those of the largest cells first, and return the bytes.
+    def trim(
+        self, keep_bytes: int | str = 0, *, rung: str = "free", keep_slabs: int | None = None
+    ) -> Trimmed:
+        """Have idle slabs go down, those of the largest cells first, and return the bytes.
 
         Parameters
         ----------
         keep_bytes
-            Stop where less than this would stay held.
+            Stop where less than this would stay ready.
+        rung
+            How far down, as of `Pool.trim`; a slab goes as a whole, and comes back from where it
+            is when its bucket needs cells.
         keep_slabs
-            Instead: how many idle slabs stay in each bucket.
+            Instead of `keep_bytes`, for the rung ``"free"``: how many idle slabs stay in each
+            bucket.
 
-        Waits for the device first; raises what the provider's `free` does, and what had not gone
-        by then is kept.
+        Waits for the device first; raises what the provider does, and what had not gone by then
+        is kept.
         """
-        if keep_slabs is not None:
-            if keep_slabs < 0 or keep_bytes:
-                raise InvalidArgument("keep_slabs is from 0 on, and excludes keep_bytes")
-            return sum(bucket.trim_slabs(keep_slabs) for bucket in list(self._buckets.values()))
-        return self._trim(parse_size(keep_bytes))
+        check_rung(rung)
+        if keep_slabs is None:
+            return self._trim(parse_size(keep_bytes), rung=rung)
+        if keep_slabs < 0 or keep_bytes or rung != "free":
+            raise InvalidArgument(
+                f"keep_slabs is from 0 on, and excludes keep_bytes and gentler rungs than 'free', "
+                f"not {keep_slabs} with {keep_bytes!r} and {rung!r}"
+            )
+        went = sum(bucket.trim_slabs(keep_slabs) for bucket in list(self._buckets.values()))
+        return Trimmed(went, "free" if went else None)
 
-    def _trim(self, keep: int = 0, *, wait: bool | None = None) -> int:
-        released = 0
-        for member in self._members():
-            mine = member.map.counters()["reserved"]
-            others = self._holdings.totals.reserved - mine
-            released += member._trim(max(keep - others, 0), wait=wait)
-        return released
+    def _trim(self, keep: int = 0, *, wait: bool | None = None, rung: str = "free") -> Trimmed:
+        members = self._members()
+        ready = sum(map(_ready_bytes, members))
+        went = []
+        for member in members:
+            others = ready - _ready_bytes(member)
+            hidden = member.map.counters()["hidden"]
+            went.append(member._trim(max(keep - others, 0), wait=wait, rung=rung))
+            # What was hidden before was not ready; what is purged only counts as gone.
+            ready -= went[-1] - max(hidden - member.map.counters()["hidden"], 0)
+        return together(went)
 
     def synchronize(self) -> None:
         """Wait for the device; then memory freed on any stream may be used on all of them."""
@@ -377,3 +393,8 @@ class SlabPool(ProviderPool):
         """Check every bucket's extent map and slabs: ``"off"``, ``"cheap"`` or ``"full"``."""
         for member in self._members():
             member.check(level)
+
+
+def _ready_bytes(member: ProviderPool) -> int:
+    now = member.map.counters()
+    return now["reserved"] - now["hidden"]

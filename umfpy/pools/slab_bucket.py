@@ -9,9 +9,11 @@ from typing import TYPE_CHECKING, SupportsIndex
 from umfpy.core.pages import grant, start_of, take_span
 from umfpy.errors import InvalidArgument, NotSupported, OutOfMemoryError, UmfpyError
 from umfpy.pools.base import ProviderPool
+from umfpy.pools.departure import departures_of
 from umfpy.pools.growth import round_up
-from umfpy.pools.release import free_removed, put_back, take_extent
+from umfpy.pools.release import take_extent
 from umfpy.pools.slab_stats import BucketStats
+from umfpy.pools.slab_waking import asleep, wake_one
 
 if TYPE_CHECKING:
     from umfpy.core.cinterface import CInterface
@@ -35,6 +37,8 @@ class SlabBucket(ProviderPool):
     alignment
         What every cell is aligned to.
     """
+
+    _lowers_whole = True  # what is left of a slab would not begin with a cell
 
     def __init__(
         self, holdings: SlabHoldings, provider: Provider, name: str, cell: int, alignment: int
@@ -126,7 +130,8 @@ class SlabBucket(ProviderPool):
                     block = take_span(self, size, self.cell, stream, index)
                 if block is not None:
                     return block
-                self._grow()
+                if not wake_one(self.map, self._cuts, self.holdings.admit):
+                    self._grow()
 
     def _grow(self) -> None:
         """Add a slab; short of memory, one of a single cell.  Raises what the provider does."""
@@ -147,8 +152,8 @@ class SlabBucket(ProviderPool):
     # Slabs.
 
     def idle_slabs(self) -> list[Extent]:
-        """Return the slabs without a used cell that every stream may use."""
-        return self.map.free_extents()
+        """Return the slabs without a used cell that have memory, and that every stream may use."""
+        return self.map.free_extents(backed=True)
 
     def shed(self) -> None:
         """Give back the idle slabs beyond what may be kept; O(idle slabs).
@@ -190,21 +195,8 @@ class SlabBucket(ProviderPool):
 
     def _give_back(self, slabs: Iterable[Extent]) -> int:
         """Take slabs out of the map if they are still idle, wait for the device, free them."""
-        gone = [slab for slab in slabs if self.map.remove(slab)]
-        if gone:
-            self._wait_for_removed(gone)
-        released = 0
-        while gone:
-            slab = gone.pop()
-            try:
-                free_removed(slab)
-            except BaseException:
-                for other in gone:
-                    put_back(other)
-                raise
-            released += slab.size
-            self._provider_frees += 1
-        return released
+        wanted = departures_of(slabs, self.map, self._cuts)
+        return self._give_up([departure for departure in wanted if departure.leave()])
 
     def retire(self) -> None:
         """Give nothing more out; idle slabs go back now, and each other one with its last cell."""
@@ -224,8 +216,10 @@ class SlabBucket(ProviderPool):
         return (high - low) // self.cell
 
     def _free_cells(self) -> int:
-        slabs = list(self.map.extents.values())
-        return sum(map(self._cells_in, slabs)) - self.map.counters()["used"] // self.cell
+        """Return how many cells are free, though maybe another stream's still."""
+        slabs = sum(map(self._cells_in, list(self.map.extents.values())))
+        down = sum(self._cells_in(slab) for slab, _ in asleep(self.map))
+        return slabs - down - self.map.counters()["used"] // self.cell
 
     def describe(self) -> BucketStats:
         """Return what the bucket has; O(slabs)."""

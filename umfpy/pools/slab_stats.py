@@ -57,4 +57,6 @@ def pool_stats(parts: Sequence[PoolStats], totals: Totals) -> PoolStats:
         extents=total("extents"),
         provider_allocs=total("provider_allocs"),
         provider_frees=total("provider_frees"),
+        hidden_bytes=total("hidden_bytes"),
+        unbacked_bytes=total("unbacked_bytes"),
     )
