@@ -10,7 +10,7 @@ from umfpy.manager import captures
 from umfpy.manager.held import HeldPool
 from umfpy.manager.holdings import Holdings
 from umfpy.pools.release import free_removed, put_back
-from umfpy.pools.rungs import Trimmed
+from umfpy.pools.rungs import Trimmed, check_rung
 
 #: How often a page is found idle before it goes, and the age of a new one.
 _OLD = 5
@@ -146,6 +146,7 @@ class AgingPool(HeldPool):
 
     def trim(self, keep_bytes: int | str = 0, *, rung: str = "free") -> Trimmed:
         """Give idle pages back as `Pool.trim` does; nothing during a capture."""
+        check_rung(rung)
         return Trimmed() if self.frozen else super().trim(keep_bytes, rung=rung)
 
     def synchronize(self) -> None:

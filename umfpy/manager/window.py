@@ -15,7 +15,7 @@ from umfpy.manager.holdings import Holdings
 from umfpy.manager.persistent import PersistentPool
 from umfpy.manager.pins import Pins
 from umfpy.manager.serving import Server
-from umfpy.pools.rungs import Trimmed
+from umfpy.pools.rungs import Trimmed, check_rung
 
 if TYPE_CHECKING:
     from umfpy.core.pool import Stream
@@ -91,6 +91,7 @@ class WindowPool(HeldPool):
 
     def trim(self, keep_bytes: int | str = 0, *, rung: str = "free") -> Trimmed:
         """Return 0: nothing here is idle."""
+        check_rung(rung)
         return Trimmed()
 
     def synchronize(self) -> None:
