@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterator, Sequence
 
 from umfpy.core.extents import Extent
 from umfpy.core.pages import idle_page
 from umfpy.manager import captures
 from umfpy.manager.held import HeldPool
 from umfpy.manager.holdings import Holdings
-from umfpy.pools.release import free_removed, put_back
+from umfpy.pools.departure import Departure, departures_of
 from umfpy.pools.rungs import Trimmed, check_rung
 
 #: How often a page is found idle before it goes, and the age of a new one.
@@ -84,7 +84,8 @@ class AgingPool(HeldPool):
         if self.frozen or not self._growing.enter(wait=False):
             return 0
         try:
-            return self._give_back(extent for extent in self._idle() if self._grows_old(extent))
+            old = [extent for extent in self._idle() if self._grows_old(extent)]
+            return self._give_up([going for going in self._departures(old) if going.leave()])
         finally:
             self._growing.leave()
 
@@ -112,37 +113,23 @@ class AgingPool(HeldPool):
         if missing <= 0 or self.frozen or not self._growing.enter(wait=False):
             return 0
         try:
-            return self._give_back(self._remove_until(missing), removed=True)
+            return self._give_up(list(self._leave_until(missing)))
         finally:
             self._growing.leave()
 
-    def _remove_until(self, missing: int) -> Iterable[Extent]:
+    def _leave_until(self, missing: int) -> Iterator[Departure]:
+        """Have idle pages leave the map until `missing` bytes have."""
         while missing > 0:
             extent = idle_page(self.map, self.whole)
             if extent is None:
                 return
-            if self.map.remove(extent):
-                missing -= extent.size
-                yield extent
+            for going in self._departures([extent]):
+                if going.leave():
+                    missing -= extent.size
+                    yield going
 
-    def _give_back(self, extents: Iterable[Extent], *, removed: bool = False) -> int:
-        """Take extents out of the map if they are still idle, wait for the device, free them."""
-        gone = [extent for extent in extents if removed or self.map.remove(extent)]
-        if not gone:
-            return 0
-        self._wait_for_removed(gone)
-        released = 0
-        while gone:
-            extent = gone.pop()
-            try:
-                free_removed(extent)
-            except BaseException:
-                for other in gone:
-                    put_back(other)
-                raise
-            released += extent.size
-            self._provider_frees += 1
-        return released
+    def _departures(self, extents: Sequence[Extent]) -> list[Departure]:
+        return departures_of(extents, self.map, self._cuts)
 
     def trim(self, keep_bytes: int | str = 0, *, rung: str = "free") -> Trimmed:
         """Give idle pages back as `Pool.trim` does; nothing during a capture."""
