@@ -42,10 +42,14 @@ class Cuts:
     def isolate(self, start: int, size: int) -> None:
         """Make a range a piece of its own; all of it is in one state.
 
-        Raises what the provider's `split` does.
+        Raises what the provider's `split` does, and its `merge` where that had failed before.
         """
         for at in (start, start + size):
             self._cut(at)
+        first = bisect.bisect_right(self._starts, start)
+        last = bisect.bisect_left(self._starts, start + size)
+        for at in self._starts[first:last]:
+            self._join(at)
 
     def mark(self, start: int, size: int, *, usable: bool) -> None:
         """Note that an isolated piece has changed its state, and join it with its neighbours.
