@@ -11,11 +11,12 @@ import pytest
 from tests.fakes.provider import FakeFailure
 from tests.property.cells import GRANULE, CellProvider
 from umfpy import Allocation, Growth, OutOfMemoryError, Pool
+from umfpy.core.extents import SAFE
 
 STEPS = 130_000
 STREAMS = 3
-KINDS = ("allocate", "free", "wait", "trim", "fail")
-WEIGHTS = (500, 480, 10, 5, 5)  # how often each comes
+KINDS = ("allocate", "free", "resize", "wait", "trim", "fail")
+WEIGHTS = (450, 430, 100, 10, 5, 5)  # how often each comes
 CHOICES = 20_011  # a prime number, so that the walk does not come round in step with itself
 KIB = 1 << 10
 
@@ -55,6 +56,7 @@ class Walk:
         self.live: list[tuple[Pool, int, int, Allocation | None, int]] = []
         self.steps = 0
         self.refused = 0
+        self.resized = 0
 
     def allocate(self, choice: Choice) -> None:
         pool = self.pools[choice.pick % len(self.pools)]
@@ -85,6 +87,36 @@ class Walk:
         del held  # an object that is dropped is freed on the stream that it was made on
         self.cells.give(start, size, made_on)
 
+    def resize(self, choice: Choice) -> None:
+        """An allocation takes another size where it lies, or is as it was."""
+        if not self.live:
+            return
+        place = choice.pick % len(self.live)
+        pool, start, size, held, stream = self.live[place]
+        if held is None:
+            return
+        old, new = (-(-max(each, 1) // GRANULE) * GRANULE for each in (size, choice.size))
+        free = new <= old or self.is_free(start, old, new)
+        done = held.resize(choice.size)
+        # What another stream may still be using is free, and so is what the inner pool keeps.
+        assert done == free or (free and (self.ordered or len(self.pools) > 1))
+        assert (held.ptr, held.size) == (start, choice.size if done else size)
+        if not done:
+            return
+        self.resized += 1
+        if new > old:
+            self.cells.take(start + old, new - old, stream)
+        if new < old:
+            self.cells.give(start + new, old - new, stream)
+        self.live[place] = (pool, start, choice.size, held, stream)
+
+    def is_free(self, start: int, old: int, new: int) -> bool:
+        """Whether nobody has what lies between two sizes, in the same extent from the provider."""
+        return any(
+            base <= start and start + new <= base + length
+            for base, length in self.provider.live.items()
+        ) and self.cells.is_free(start + old, new - old, SAFE)
+
     def wait(self, choice: Choice) -> None:
         self.pools[choice.pick % len(self.pools)].synchronize()
 
@@ -98,7 +130,11 @@ class Walk:
 
     def run(self, steps: int, made: list[Choice]) -> None:
         calls = dict(
-            zip(KINDS, (self.allocate, self.free, self.wait, self.trim, self.fail), strict=True)
+            zip(
+                KINDS,
+                (self.allocate, self.free, self.resize, self.wait, self.trim, self.fail),
+                strict=True,
+            )
         )
         checks = [pool.check for pool in self.pools]
         for choice in cycle(made):
@@ -137,4 +173,5 @@ def test_pools_keep_every_invariant(ordered: bool, nested: bool) -> None:
     # then
     assert walk.steps == STEPS
     assert 0 < walk.refused < STEPS // 4
+    assert walk.resized > STEPS // 100
     walk.end()

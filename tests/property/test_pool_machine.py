@@ -113,6 +113,24 @@ class PoolMachine(RuleBasedStateMachine):
             allocation.free(stream)
         del self.held[start], self.objects[start]
 
+    @precondition(lambda self: self.objects)
+    @rule(data=st.data(), size=SIZES)
+    def resize(self, data: st.DataObject, size: int) -> None:
+        start = data.draw(st.sampled_from(sorted(self.objects)))
+        allocation = self.objects[start]
+        old, stream = self.held[start]
+        if not allocation.resize(size):
+            assert (allocation.ptr, allocation.size) == (start, old)
+            return
+        self.held[start] = (size, stream)
+        kept = set(granules(start, old))
+        if size > old:
+            del self.held[start]  # what it had is its own
+            self._check_placement(start, size, 0, stream)
+            self.held[start] = (size, stream)
+        elif type(allocation.pool) is Pool:
+            self.unordered.update(dict.fromkeys(kept - set(granules(start, size)), stream))
+
     @rule(which=st.integers(0, 1), keep=st.sampled_from([0, 100 * KIB]))
     def trim(self, which: int, keep: int) -> None:
         pool = self.pools[which % len(self.pools)]

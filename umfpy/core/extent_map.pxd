@@ -31,6 +31,7 @@ cdef enum:
     COMING = 5  # set apart: a thread is at it with the driver; it has none
     FIRST_STREAM = 6  # tags from here on stand for streams
     HOSTS = 0x80000000  # in `Block.slack`: another pool's extent lies in this block
+    MAX_SLACK = 0x7FFFFFFF  # what `Block.slack` has room for beside HOSTS
     UNINDEXED = 0xFFFFFFFF  # in `Block.chain`: an object owns the block, `map_exact` hides it
 
 # A span of addresses.  Its size is where the next block starts less where it starts itself.
@@ -66,8 +67,6 @@ cdef struct Counters:
     uint64_t requested
     uint64_t used
     uint64_t reserved
-    uint64_t unbacked  # free: UNBACKED or COMING
-    uint64_t hidden  # free: HIDDEN, and part of reserved
     uint64_t peak_requested
     uint64_t peak_used
     uint64_t peak_reserved
@@ -75,6 +74,13 @@ cdef struct Counters:
     uint64_t frees  # ever
     uint64_t splits
     uint64_t merges
+    uint64_t unbacked  # free: UNBACKED or COMING
+    uint64_t hidden  # free: HIDDEN, and part of reserved
+
+# What a block that was to grow came up against.
+cdef struct Stretch:
+    uint64_t dirty_end  # DONE: from this address on its new bytes read as zero
+    uint64_t reach  # NO_FIT: where what it may have ends, if what follows is free; else 0
 
 cdef struct Map:
     Lock lock
@@ -83,13 +89,9 @@ cdef struct Map:
     bint ordered  # the provider has streams
     int granule_shift
     uint32_t scan  # how many blocks of a bin are looked at for a closer fit
-    uint64_t low_from  # requests of so many bytes go to the lowest address that fits; 0: none
     uint32_t streams  # how many tags stand for streams: FIRST_STREAM and up
     uint16_t[64] tag_cache  # [hash of the stream] a tag to try first
     uint32_t pending  # the block freed last, not merged yet; see `map_settle`
-    uint32_t fresh_block  # what moved a frontier last, and its generation
-    uint32_t fresh_generation
-    uint64_t fresh_from  # the first of its bytes that nobody had used
     uint32_t blocks_used  # entries of `blocks` ever used
     uint32_t blocks_capacity
     uint32_t blocks_unused  # list of given back entries, linked by `next`
@@ -104,6 +106,11 @@ cdef struct Map:
     Extent* extents
     Shelf** shelves  # [tag]; NULL where the tag has no memory
     Counters counters
+    # Last, since the hot paths have no use for them.
+    uint64_t low_from  # requests of so many bytes go to the lowest address that fits; 0: none
+    uint32_t fresh_block  # what moved a frontier last, and its generation
+    uint32_t fresh_generation
+    uint64_t fresh_from  # the first of its bytes that nobody had used
 
 
 # Life.
@@ -151,6 +158,10 @@ cdef void map_settle(Map* m) noexcept nogil
 cdef uint64_t map_dirty(const Map* m, uint32_t block) noexcept nogil
 cdef Status map_split(Map* m, uint32_t block, uint64_t first_size) noexcept nogil
 cdef void map_merge(Map* m, uint32_t low) noexcept nogil
+
+# In place.  The block's span follows where it is `elastic`, else it stays and the size lies in it.
+cdef Status map_resize(Map* m, uint32_t block, uint64_t size, bint elastic,
+                       Stretch* stretch) noexcept nogil
 
 # Look-up.  `map_exact` finds an indexed block by its start; `map_locate` any used one by any of
 # its addresses.  Both answer 0 for what is not theirs.

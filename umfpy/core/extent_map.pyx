@@ -849,6 +849,80 @@ cdef void map_merge(Map* m, uint32_t low) noexcept nogil:
     m.counters.merges += 1
 
 
+cdef Status map_resize(
+    Map* m, uint32_t block, uint64_t size, bint elastic, Stretch* stretch
+) noexcept nogil:
+    cdef uint64_t span = span_of(m, block)
+    cdef uint64_t before = requested_of(m, block)
+    cdef Status status = DONE
+    stretch.dirty_end = m.blocks[block].start + span
+    stretch.reach = 0
+    if size > <uint64_t>1 << 63:
+        return NO_FIT
+    if not elastic and (size > span or span - size > <uint64_t>MAX_SLACK):
+        return NO_FIT
+    if elastic and padded(m, size) > span:
+        status = grow(m, block, padded(m, size), stretch)
+    elif elastic and padded(m, size) < span:
+        status = shrink(m, block, padded(m, size))
+    if status != DONE:
+        return status
+    m.blocks[block].slack = (m.blocks[block].slack & <uint32_t>HOSTS) | <uint32_t>(
+        span_of(m, block) - size
+    )
+    m.counters.used += span_of(m, block) - span
+    m.counters.requested += size - before
+    m.counters.peak_used = max(m.counters.peak_used, m.counters.used)
+    m.counters.peak_requested = max(m.counters.peak_requested, m.counters.requested)
+    return DONE
+
+
+cdef Status shrink(Map* m, uint32_t block, uint64_t bytes) noexcept nogil:
+    """Free what a used block has beyond `bytes`, on its stream."""
+    cdef uint32_t upper
+    if not reserve_blocks(m, 1):
+        return NO_HOST_MEMORY
+    map_settle(m)
+    upper = cut(m, block, bytes)
+    set_tag(m, upper, shelf_tag(m, tag_of(m, block)))
+    settle(m, upper)
+    return DONE
+
+
+cdef Status grow(Map* m, uint32_t block, uint64_t bytes, Stretch* stretch) noexcept nogil:
+    """Have a used block cover `bytes`, if what follows is free and everybody's or its stream's."""
+    cdef uint32_t after
+    cdef uint64_t end = m.blocks[block].start + bytes
+    cdef Extent* extent = &m.extents[extent_of(m, block)]
+    map_settle(m)
+    after = end_of_run(m, block, end)
+    if m.blocks[after].start < end:
+        stretch.reach = 0 if is_used(m, after) else m.blocks[after].start
+        return NO_FIT
+    if not reserve_blocks(m, 1):
+        return NO_HOST_MEMORY
+    while span_of(m, block) < bytes:
+        after = m.blocks[block].next
+        unshelve(m, after)
+        if m.blocks[m.blocks[after].next].start > end:
+            shelve(m, cut(m, after, end - m.blocks[after].start))
+        absorb(m, block, after)
+    stretch.dirty_end = min(extent.fresh, end)
+    extent.fresh = max(extent.fresh, end)
+    return DONE
+
+
+cdef uint32_t end_of_run(const Map* m, uint32_t block, uint64_t end) noexcept nogil:
+    """The first block above, or from `end` on, that `block` cannot have for its stream."""
+    cdef uint32_t own = shelf_tag(m, tag_of(m, block))
+    cdef uint32_t after = m.blocks[block].next
+    while m.blocks[after].start < end and not is_used(m, after) and (
+        tag_of(m, after) == SAFE or tag_of(m, after) == own
+    ):
+        after = m.blocks[after].next
+    return after
+
+
 cdef uint64_t map_largest_free(const Map* m) noexcept nogil:
     cdef uint64_t largest = 0
     cdef uint32_t tag

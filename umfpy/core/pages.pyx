@@ -13,6 +13,7 @@ from umfpy.core.bins cimport NO_BIN, Bins, bin_of, bins_find, bins_head
 from umfpy.core.extent_map cimport (
     DONE,
     FIRST_STREAM,
+    MAX_SLACK,
     NO_FIT,
     SAFE,
     Map,
@@ -40,10 +41,9 @@ from umfpy.errors import InvalidArgument
 cdef enum:
     SCAN = 8  # pages of one size class that are compared for the lowest age
     ANY_NUMBER = 0xFFFFFFFF
-    MOST_SLACK = 0x7FFFFFFF  # what `Block.slack` holds: a page is at most so much too large
 
 #: The most bytes by which a page may be larger than what is asked of it.
-LARGEST_SLACK = MOST_SLACK
+LARGEST_SLACK = MAX_SLACK
 
 
 def set_unit(BasePool pool not None, granule):
@@ -53,7 +53,9 @@ def set_unit(BasePool pool not None, granule):
     """
     if pool.map.extents:
         raise InvalidArgument(f"pool {pool.name!r} holds memory already: its unit is fixed")
-    pool.map = ExtentMap(granule, pool, ordered=pool.m.ordered, scan=pool.m.scan)
+    pool.map = ExtentMap(
+        granule, pool, ordered=pool.m.ordered, scan=pool.m.scan, low_from=pool.m.low_from
+    )
     pool.m = &pool.map.m
 
 
@@ -88,8 +90,8 @@ def take_page(
     cdef uint32_t block = 0
     cdef Map* m = pool.m
     cdef Status status
-    if high > bytes + <uint64_t>MOST_SLACK:
-        high = bytes + <uint64_t>MOST_SLACK
+    if high > bytes + <uint64_t>MAX_SLACK:
+        high = bytes + <uint64_t>MAX_SLACK
     lock_enter(&m.lock)
     map_settle(m)
     status = NO_FIT if m.closed else map_tag(m, handle, &tag)

@@ -2,7 +2,7 @@
 
 from libc.stdint cimport uint32_t, uint64_t
 
-from umfpy.core.extent_map cimport Map
+from umfpy.core.extent_map cimport Map, Stretch
 from umfpy.core.extents cimport ExtentMap
 
 
@@ -12,6 +12,12 @@ cdef struct Grant:
     uint64_t size  # bytes, as requested
     uint32_t block
     uint32_t generation
+
+
+# What became of an allocation that was resized.
+cdef struct Resize:
+    uint64_t before  # bytes
+    Stretch stretch
 
 
 cdef class BasePool:
@@ -30,6 +36,10 @@ cdef class BasePool:
     cdef void fill(self, Grant* grant) noexcept nogil
     cdef bint give_at_once(self, uint32_t block, uint32_t generation) noexcept
     cdef give(self, uint32_t block, uint32_t generation, object stream)
+    cdef bint resize(self, Allocation allocation, uint64_t size, bint zero) except -1
+    cdef bint stretch(self, Allocation allocation, uint64_t size, Resize* resize) except -1
+    cdef clear_or_undo(self, Allocation allocation, uint64_t size, Resize* resize)
+    cdef undo(self, Grant* grant, Resize* resize)
 
 
 cdef class Allocation:

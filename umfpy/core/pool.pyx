@@ -24,7 +24,9 @@ from umfpy.core.extent_map cimport (
     map_alloc,
     map_dirty,
     map_free,
+    map_resize,
     map_tag,
+    padded,
     tag_of,
 )
 from umfpy.core.extents cimport ExtentMap, as_alignment, find_freeable
@@ -304,6 +306,106 @@ cdef class BasePool:
         if self.m.closed:
             self._drain()
 
+    # In place.
+
+    @cython.final
+    cdef bint resize(self, Allocation allocation, uint64_t size, bint zero) except -1:
+        """Give an allocation another size where it lies; False, with nothing done, if it cannot."""
+        cdef Resize resize
+        cdef uint64_t tried = 0
+        if zero:
+            self._refuse_zero()
+        while not self.stretch(allocation, size, &resize):
+            # Free memory follows that it cannot have; what is done about that is policy.  Where
+            # it comes no further, another thread took what there was.
+            if resize.stretch.reach <= tried or not self._extend(
+                resize.stretch.reach,
+                padded(self.m, size) - (resize.stretch.reach - allocation.grant.start),
+                allocation.stream_handle,
+            ):
+                return False
+            tried = resize.stretch.reach
+        if zero and size > resize.before:
+            self.clear_or_undo(allocation, size, &resize)
+        self._resized()
+        return True
+
+    @cython.final
+    cdef bint stretch(self, Allocation allocation, uint64_t size, Resize* resize) except -1:
+        """Resize with what is free now; False if it does not reach, as `resize` says."""
+        cdef Grant* grant = &allocation.grant
+        cdef bint elastic = self.elastic  # Python, before the lock
+        cdef bint live
+        cdef bint hosts = False
+        cdef bint closed = False
+        cdef Status status = NO_FIT
+        if self.m.foreign:
+            raise _closed(self)
+        lock_enter(&self.m.lock)
+        resize.before = grant.size
+        live = self.m.blocks[grant.block].generation == grant.generation
+        if live:
+            hosts = self.m.blocks[grant.block].slack >> 31 and size < grant.size
+            closed = self.m.closed and size > grant.size
+        if live and not hosts and not closed:
+            status = map_resize(self.m, grant.block, size, elastic, &resize.stretch)
+            if status == DONE:
+                grant.size = size
+        lock_release(&self.m.lock)
+        if not live:
+            raise StaleHandle(f"the allocation at {grant.start:#x} was freed already")
+        if hosts:
+            raise InvalidArgument(
+                "the allocation holds the memory of another pool; close that pool before it shrinks"
+            )
+        if closed:
+            raise _closed(self)
+        if status != NO_FIT:
+            self.map.raise_status(status)
+        return status == DONE
+
+    @cython.final
+    cdef clear_or_undo(self, Allocation allocation, uint64_t size, Resize* resize):
+        """Have the new bytes read as zero; if that fails, they go again."""
+        cdef uint64_t dirty = resize.stretch.dirty_end - allocation.grant.start
+        if min(size, dirty) <= resize.before:
+            return
+        try:
+            self.provider.zero(
+                allocation.grant.start + resize.before,
+                min(size, dirty) - resize.before,
+                allocation.stream_handle,
+            )
+        except BaseException:
+            self.undo(&allocation.grant, resize)
+            raise
+
+    @cython.final
+    cdef undo(self, Grant* grant, Resize* resize):
+        """Take a growth back, unless another thread made more of it meanwhile."""
+        cdef bint elastic = self.elastic  # Python, before the lock
+        lock_enter(&self.m.lock)
+        if (
+            self.m.blocks[grant.block].generation == grant.generation
+            and not self.m.blocks[grant.block].slack >> 31
+            and map_resize(
+                self.m, grant.block, resize.before, elastic, &resize.stretch
+            ) == DONE
+        ):
+            grant.size = resize.before
+        lock_release(&self.m.lock)
+
+    def _extend(self, end, missing, stream):
+        """Let `stream` have `missing` free bytes from `end` on; return whether to look again.
+
+        Called without a lock, for a block that is to grow: free memory that it cannot have begins
+        at `end`.  For pools that can put memory behind addresses.
+        """
+        return False
+
+    def _resized(self):
+        """An allocation has another size: for whoever keeps sums over several pools."""
+
     def _refuse_zero(self):
         """Raise if the provider cannot clear memory: before anything is taken."""
         if not self.provider.capabilities & Capability.ZERO:
@@ -350,6 +452,10 @@ cdef class BasePool:
 
     #: Whether what `malloc` returned may be split and merged.
     splits = True
+
+    #: Whether blocks grow and shrink in place.  Where not, an allocation that is resized keeps its
+    #: block, and is refused what the block does not hold.
+    elastic = False
 
     def owns(self, address):
         """Return whether `address` lies in a live allocation of this pool."""
@@ -411,6 +517,34 @@ cdef class Allocation:
             raise StaleHandle(f"the allocation at {self.ptr:#x} was freed already")
         self.home.give(self.grant.block, self.grant.generation, stream)
         self.live = False
+
+    def resize(self, size, bint zero=False):
+        """Give the allocation another size where it lies; return whether that was possible.
+
+        Nothing is copied, and the address stays.  False means that somebody else has the memory
+        behind it, with nothing changed: then allocate, copy and free.  A smaller size is always
+        possible with `Pool`; whole granules behind it are free again, for its stream at once, so
+        that no view made before may be used beyond it.  Pools of cells, pages or the provider's
+        own allocations keep the block: any size that lies in it is possible, no other.
+
+        Parameters
+        ----------
+        size
+            Bytes; 0 is legal and keeps one granule.
+        zero
+            Whether bytes that it did not have before read as zero, for work queued on its stream.
+
+        Raises
+        ------
+        StaleHandle
+            It was freed already.
+        InvalidArgument
+            `size` is none; another pool lives in it and it is to shrink; or its pool is closed and
+            it is to grow.  Nothing is changed.
+        """
+        if not self.live:
+            raise StaleHandle(f"the allocation at {self.ptr:#x} was freed already")
+        return self.home.resize(self, as_size(size), zero)
 
     @property
     def buffer(self):

@@ -35,6 +35,11 @@ class HeldPool(ProviderPool):
         """Return the manager's holdings; None once it is gone."""
         return self._holdings()
 
+    def _resized(self) -> None:
+        holdings = self._holdings()
+        if holdings is not None:
+            holdings.totals.note()
+
     @property
     def manager(self) -> ProviderPool | None:
         """The `MemoryManager` that the pool belongs to; None once it is gone."""

@@ -38,6 +38,8 @@ class Pool(ProviderPool):
         How much to take at a time; see `Growth`.
     """
 
+    elastic = True
+
     def __init__(
         self,
         provider: Provider | ProviderPool,

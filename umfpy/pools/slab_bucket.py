@@ -104,6 +104,9 @@ class SlabBucket(ProviderPool):
             f"{self.name!r} has no functions for callers in C; use those of its SlabPool"
         )
 
+    def _resized(self) -> None:
+        self.holdings.totals.note()
+
     @property
     def manager(self) -> ProviderPool | None:
         """The `SlabPool` that the bucket is a part of, which `find` tells; None once it is gone."""

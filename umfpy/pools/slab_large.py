@@ -21,6 +21,9 @@ class LargePool(ProxyPool):
         self._growing = holdings.growing
         self.holdings = holdings
 
+    def _resized(self) -> None:
+        self.holdings.totals.note()
+
     @property
     def manager(self) -> ProviderPool | None:
         """The `SlabPool` that this is a part of, which `find` tells; None once it is gone."""
