@@ -23,8 +23,10 @@ from umfpy.errors import (
 )
 from umfpy.find import AllocationInfo, find
 from umfpy.pools.growth import Growth
+from umfpy.pools.idle import Idle
 from umfpy.pools.pool import Pool
 from umfpy.pools.proxy import ProxyPool
+from umfpy.pools.rungs import Trimmed
 from umfpy.pools.slab import SlabPool
 from umfpy.pools.slab_limit import SharedLimit
 from umfpy.pools.slab_stats import BucketStats
@@ -85,6 +87,7 @@ __all__ = [
     "Growth",
     "Handle",
     "HostProvider",
+    "Idle",
     "InvalidArgument",
     "IpcError",
     "IpcHandle",
@@ -104,6 +107,7 @@ __all__ = [
     "SharedLimit",
     "SlabPool",
     "StaleHandle",
+    "Trimmed",
     "UmfpyError",
     "emulate",
     "find",

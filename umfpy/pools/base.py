@@ -2,28 +2,28 @@
 
 from __future__ import annotations
 
+import contextlib
 import sys
+import time
 import warnings
 from collections.abc import Callable, Sequence
 from types import TracebackType
 from typing import TypeVar
 
-from umfpy.core.extents import Extent
 from umfpy.core.pool import BasePool
-from umfpy.errors import UmfpyError
+from umfpy.errors import InvalidArgument, UmfpyError
 from umfpy.pools.cuts import CutExtents
 from umfpy.pools.departure import Departure, departures
 from umfpy.pools.descent import Descent
+from umfpy.pools.idle import Idle, IdleThread, IdleWatch
 from umfpy.pools.lock import GrowthLock
 from umfpy.pools.nested import as_provider
-from umfpy.pools.release import put_back
 from umfpy.pools.rungs import Trimmed, check_rung, choose
 from umfpy.pools.stats import PoolStats
 from umfpy.provider import Capability, Provider
 from umfpy.units import parse_size
 
 Self = TypeVar("Self", bound="ProviderPool")
-T = TypeVar("T")
 
 
 class ProviderPool(BasePool):
@@ -41,6 +41,7 @@ class ProviderPool(BasePool):
         limit_bytes: int | str | None = None,
         direct: bool = False,
         low_from: int = 0,
+        idle: Idle | None = None,
     ) -> None:
         super().__init__(
             as_provider(provider), name=name, zero=zero, direct=direct, low_from=low_from
@@ -51,7 +52,11 @@ class ProviderPool(BasePool):
         self._growing = GrowthLock()
         self._provider_allocs = 0
         self._provider_frees = 0
+        self._idle_watch: IdleWatch | None = None
+        self._idle_thread: IdleThread | None = None
         self.limit_bytes = limit_bytes
+        if idle is not None:
+            self._follow(idle)
 
     @property
     def limit_bytes(self) -> int | None:
@@ -69,6 +74,8 @@ class ProviderPool(BasePool):
     def stats(self) -> PoolStats:
         """Return the pool's statistics, all of one moment."""
         now = self.map.counters()
+        if self._idle_watch is not None:
+            now |= {f"peak_{name}": peak for name, peak in self._idle_watch.peaks.seen(now).items()}
         return PoolStats(
             requested_bytes=now["requested"],
             used_bytes=now["used"],
@@ -90,7 +97,10 @@ class ProviderPool(BasePool):
 
     def reset_peaks(self) -> None:
         """Let every peak start again from what its counter is now."""
-        self.map.reset_peaks()
+        if self._idle_watch is None:
+            self.map.reset_peaks()
+        else:
+            self._idle_watch.peaks.restart()
 
     def synchronize(self) -> None:
         """Wait for the device; then memory freed on any stream may be used on all of them."""
@@ -175,6 +185,50 @@ class ProviderPool(BasePool):
         )
         return descent.descend(keep)
 
+    # Memory that is not needed.
+
+    def _follow(self, policy: Idle, clock: Callable[[], float] = time.monotonic) -> None:
+        """Have idle memory go down as a policy says; `clock` returns the time in seconds."""
+        self._idle_watch = IdleWatch(policy, self.map, clock)
+        if policy.thread:
+            self._idle_thread = IdleThread(self, self._idle_watch)
+
+    def sweep(self) -> list[Trimmed]:
+        """End an interval of the pool's idle policy, and have what was idle go down.
+
+        Returns
+        -------
+        list of Trimmed
+            What went, one entry for each rung by which any did, the most aggressive first.
+
+        Raises
+        ------
+        InvalidArgument
+            The pool has no policy.
+
+        Notes
+        -----
+        Otherwise as `trim`; see `Idle`.
+        """
+        if self._idle_watch is None:
+            raise InvalidArgument(
+                f"pool {self.name!r} has no policy for idle memory: make it with "
+                "idle=umfpy.Idle(), or call trim()"
+            )
+        went = []
+        for rung, keep in self._idle_watch.end_interval():
+            trimmed = self._trim(keep, rung=rung)
+            if trimmed.rung is not None:
+                self._idle_watch.note(rung, keep)
+                went.append(trimmed)
+        return went
+
+    def _idle_tick(self) -> None:
+        """Sweep if an interval is over; what the provider refuses is tried again after the next."""
+        if self._idle_watch is not None and not self.closed and self._idle_watch.is_due():
+            with contextlib.suppress(UmfpyError):
+                self.sweep()
+
     def _join_streams(self) -> None:
         """Have an extent whose blocks were freed on several streams count as free."""
         if self.map.streams > 1:
@@ -191,7 +245,7 @@ class ProviderPool(BasePool):
     def _give_up(self, leaving: list[Departure]) -> int:
         """Wait for the device, and free extents that have left the map, the last one first."""
         if leaving:
-            self._wait_or_undo(leaving, Departure.come_back)
+            self._wait_for_device(leaving)
         released = 0
         while leaving:
             departure = leaving.pop()
@@ -217,16 +271,12 @@ class ProviderPool(BasePool):
                 leaving.append(departure)
         return leaving[::-1]
 
-    def _wait_for_removed(self, removed: Sequence[Extent]) -> None:
-        """Wait for the device before extents that have left the map go, or put them back."""
-        self._wait_or_undo(removed, put_back)
-
-    def _wait_or_undo(self, gone: Sequence[T], undo: Callable[[T], None]) -> None:
+    def _wait_for_device(self, leaving: Sequence[Departure]) -> None:
         try:
             self.synchronize()
         except BaseException:
-            for each in gone:
-                undo(each)
+            for departure in leaving:
+                departure.come_back()
             self.map.retire(everything=True)  # a stream may still be using it
             raise
 
@@ -240,6 +290,8 @@ class ProviderPool(BasePool):
         if self.map.foreign:
             return
         closed_before = self.closed
+        if self._idle_thread is not None:
+            self._idle_thread.stop()
         with self._growing:
             self._join_streams()
             self._release_free(0)

@@ -1,0 +1,201 @@
+"""Memory that was not needed for a while goes down by itself."""
+
+from __future__ import annotations
+
+import math
+import threading
+import weakref
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from umfpy.errors import InvalidArgument
+from umfpy.pools.rungs import RUNGS, check_rung
+
+if TYPE_CHECKING:
+    from umfpy.core.extents import ExtentMap
+    from umfpy.pools.base import ProviderPool
+
+_PEAKS = ("requested", "used", "reserved")
+
+
+@dataclass(frozen=True)
+class Idle:
+    """What becomes of a pool's memory that nobody needed for one or more intervals.
+
+    Idle is what lies beyond the most that was used at any time of an interval.  At its end, what
+    was idle in it goes down the first rung; what was idle in the one before as well goes down the
+    second, and so on.
+
+    Attributes
+    ----------
+    rungs
+        As of `Pool.trim`, the gentlest first.
+    after_operations
+        An interval ends after so many allocations and frees; None: not by their number.
+    after_seconds
+        An interval ends after so many seconds; None: not by time.
+    thread
+        Whether a thread of the pool's own looks after every `after_seconds`.  Without it the pool
+        looks when it has to ask its provider for memory, and `Pool.sweep` ends an interval in
+        any case.
+
+    Raises
+    ------
+    InvalidArgument
+        No rung, one that is none, or they do not become more aggressive; an interval of nothing;
+        a thread without `after_seconds`.
+    """
+
+    rungs: Sequence[str] = ("purge_lazy", "decommit")
+    after_operations: int | None = None
+    after_seconds: float | None = None
+    thread: bool = False
+
+    def __post_init__(self) -> None:
+        rungs = (self.rungs,) if isinstance(self.rungs, str) else tuple(self.rungs)
+        places = [RUNGS.index(check_rung(rung)) for rung in rungs]
+        if not places or places != sorted(set(places)):
+            raise InvalidArgument(
+                f"rungs are at least one of {RUNGS}, each more aggressive than the one before, "
+                f"not {rungs!r}"
+            )
+        object.__setattr__(self, "rungs", rungs)
+        operations, seconds = self.after_operations, self.after_seconds
+        if operations is not None and (type(operations) is not int or operations < 1):
+            raise InvalidArgument(f"after_operations is a number from 1 on, not {operations!r}")
+        if seconds is not None and not (
+            isinstance(seconds, (int, float)) and 0 < seconds < math.inf
+        ):
+            raise InvalidArgument(f"after_seconds is a time above 0, not {seconds!r}")
+        if self.thread and seconds is None:
+            raise InvalidArgument("a thread looks after every after_seconds: say how many")
+
+
+class Peaks:
+    """The peaks of a map for two, each of whom lets them start again at times of their own.
+
+    The map has one set: what it has to forget for an interval is put aside for the others.
+    """
+
+    def __init__(self, space: ExtentMap) -> None:
+        self._space = space
+        self._lock = threading.Lock()
+        self._aside = dict.fromkeys(_PEAKS, 0)
+        self._in_interval = 0
+
+    def seen(self, now: dict[str, int]) -> dict[str, int]:
+        """Return the peaks since `restart`; `now` are the counters of the map."""
+        aside = self._aside
+        return {name: max(now[f"peak_{name}"], aside[name]) for name in _PEAKS}
+
+    def restart(self) -> None:
+        """Let every peak start again from what its counter is now; the interval's goes on."""
+        with self._lock:
+            now = self._space.counters()
+            self._in_interval = max(self._in_interval, now["peak_used"])
+            self._space.reset_peaks()
+            self._aside = dict.fromkeys(_PEAKS, 0)
+
+    def next_interval(self) -> int:
+        """Return the most bytes that were used in the interval, and begin the next one."""
+        with self._lock:
+            now = self._space.counters()
+            peak = max(self._in_interval, now["peak_used"])
+            self._aside = self.seen(now)
+            self._in_interval = 0
+            self._space.reset_peaks()
+        return peak
+
+
+class IdleWatch:
+    """What a pool's policy has seen of it so far.
+
+    Attributes
+    ----------
+    peaks
+        The pool's peaks, of which the intervals' are part.
+    """
+
+    def __init__(self, policy: Idle, space: ExtentMap, clock: Callable[[], float]) -> None:
+        self.policy = policy
+        self.peaks = Peaks(space)
+        self._clock = clock
+        self._space = space
+        self._peaks_before: deque[int] = deque(maxlen=len(policy.rungs))
+        self._operations = self._count()
+        self._since = clock()
+        self._done: dict[str, tuple[int, int]] = {}
+
+    def is_due(self) -> bool:
+        """Whether an interval is over."""
+        operations, seconds = self.policy.after_operations, self.policy.after_seconds
+        return (operations is not None and self._count() - self._operations >= operations) or (
+            seconds is not None and self._clock() - self._since >= seconds
+        )
+
+    def remaining(self) -> float:
+        """Return the seconds until an interval is over by time."""
+        assert self.policy.after_seconds is not None
+        return max(self._since + self.policy.after_seconds - self._clock(), 0.0)
+
+    def end_interval(self) -> list[tuple[str, int]]:
+        """Begin the next interval; return what is to be done: a rung, and the bytes to keep.
+
+        The most aggressive rung comes first: what it leaves is for the gentler ones.
+        """
+        self._operations = self._count()
+        self._since = self._clock()
+        self._peaks_before.appendleft(self.peaks.next_interval())
+        keep, steps = 0, []
+        for rung, peak in zip(self.policy.rungs, self._peaks_before, strict=False):
+            keep = max(keep, peak)
+            if not self._is_done(rung, keep):
+                steps.append((rung, keep))
+        return steps[::-1]
+
+    def note(self, rung: str, keep: int) -> None:
+        """Remember that a rung was taken: unless something has happened, there is no more to do."""
+        self._done[rung] = (self._operations, keep)
+
+    def _is_done(self, rung: str, keep: int) -> bool:
+        operations, kept = self._done.get(rung, (-1, 0))
+        return operations == self._count() and kept <= keep
+
+    def _count(self) -> int:
+        now = self._space.counters()
+        return now["allocations"] + now["frees"]
+
+
+class IdleThread:
+    """Looks at a pool from time to time, until that is closed or gone."""
+
+    def __init__(self, pool: ProviderPool, watch: IdleWatch) -> None:
+        self._stop = threading.Event()
+        # The pool is held weakly, by a thread that nothing but the pool keeps going.
+        stop = self._stop
+        alive = weakref.ref(pool, lambda _: stop.set())
+        self._thread = threading.Thread(
+            target=look, args=(alive, watch, stop), name=f"{pool.name}-idle", daemon=True
+        )
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Have the thread end; it may be at work still."""
+        self._stop.set()
+
+    def join(self, timeout: float | None = None) -> bool:
+        """Wait for the end of the thread; return whether it came."""
+        self._thread.join(timeout)
+        return not self._thread.is_alive()
+
+
+def look(alive: Callable[[], ProviderPool | None], watch: IdleWatch, stop: threading.Event) -> None:
+    """Look at a pool whenever an interval is over, until `stop` is set."""
+    while not stop.wait(watch.remaining()):
+        pool = alive()
+        if pool is None:
+            return
+        pool._idle_tick()
+        del pool
