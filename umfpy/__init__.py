@@ -31,6 +31,7 @@ from umfpy.pools.slab import SlabPool
 from umfpy.pools.slab_limit import SharedLimit
 from umfpy.pools.slab_stats import BucketStats
 from umfpy.pools.stats import PoolStats
+from umfpy.pools.virtual_growth import VirtualGrowth
 from umfpy.provider import Capability, NativeError, Provider
 
 if TYPE_CHECKING:
@@ -109,6 +110,7 @@ __all__ = [
     "StaleHandle",
     "Trimmed",
     "UmfpyError",
+    "VirtualGrowth",
     "emulate",
     "find",
     "open_ipc",

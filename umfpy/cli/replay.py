@@ -12,7 +12,7 @@ from umfpy.cli.output import note, print_json
 from umfpy.cli.parameters import read_size
 from umfpy.cli.progress import progress_bar
 from umfpy.cli.replay_table import print_table
-from umfpy.cli.tables import POOLS, PROVIDERS, PoolMaker
+from umfpy.cli.tables import DEFAULT_PROVIDERS, POOLS, PROVIDERS, PoolMaker
 from umfpy.cli.target import EMULATED_MEMORY, TargetMaker, open_target
 from umfpy.trace.measure import Measurement
 from umfpy.trace.replay import ReplayResult
@@ -32,9 +32,8 @@ from umfpy.units import format_size
     "--provider",
     "provider_name",
     type=click.Choice(list(PROVIDERS)),
-    default="cuda",
-    show_default=True,
-    help="Where the pool takes memory from.",
+    default=None,
+    help="Where the pool takes memory from; cuda if not given, and cuda_vmm for --pool vmm.",
 )
 @click.option(
     "--emulate", is_flag=True, help="Use an emulated GPU, also where there is a real one."
@@ -45,9 +44,10 @@ from umfpy.units import format_size
     type=click.Choice(list(POOLS)),
     default="default",
     show_default=True,
-    help="default: umfpy.Pool; proxy: every request goes to the provider; coarse: ProxyPool over "
-    "CoarseProvider; slab: SlabPool; manager: MemoryManager, with the preset sub_slices or another "
-    "layout; single_arena: one whose pages take the trace's largest request.",
+    help="default: umfpy.Pool; vmm: the same with addresses and memory managed apart; proxy: "
+    "every request goes to the provider; coarse: ProxyPool over CoarseProvider; slab: SlabPool; "
+    "manager: MemoryManager, with the preset sub_slices or another layout; single_arena: one "
+    "whose pages take the trace's largest request.",
 )
 @click.option(
     "--memory",
@@ -68,7 +68,7 @@ from umfpy.units import format_size
 def command(
     ctx: click.Context,
     traces: tuple[str, ...],
-    provider_name: str,
+    provider_name: str | None,
     emulate: bool,
     pool_name: str,
     memory: int | None,
@@ -82,6 +82,7 @@ def command(
     Exit code 1 if memory ran out on the way.
     """
     loaded = [Trace.load(path) for path in traces]
+    provider_name = provider_name or DEFAULT_PROVIDERS.get(pool_name, "cuda")
     with (
         open_target(provider_name, emulate=emulate, memory=memory) as make_target,
         progress_bar("Replaying", len(loaded) * (repeat + 1)) as advance,

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, TypeAlias
 
 from umfpy.coarse import CoarseProvider
@@ -122,4 +123,8 @@ POOLS: Mapping[str, PoolMaker] = {
     "manager:single_arena": _single_arena,
     "proxy": _any_trace(ProxyPool),
     "slab": _any_trace(SlabPool),
+    "vmm": _any_trace(partial(Pool, virtual=True)),
 }
+
+#: Where a pool takes memory from if the user names no provider, for pools that need a certain one.
+DEFAULT_PROVIDERS: Mapping[str, str] = {"vmm": "cuda_vmm"}

@@ -16,7 +16,7 @@ from umfpy.provider import Provider
 from umfpy.trace.measure import Target
 
 #: Of an emulated GPU, if the user names no size: as much as large ones have.
-EMULATED_MEMORY = "80GiB"
+EMULATED_MEMORY = "192GiB"
 
 #: Makes a target of what makes pools.
 TargetMaker: TypeAlias = Callable[[Callable[[Provider], ProviderPool]], Target]

@@ -51,12 +51,15 @@ class Cuts:
         for at in self._starts[first:last]:
             self._join(at)
 
-    def mark(self, start: int, size: int, *, usable: bool) -> None:
-        """Note that an isolated piece has changed its state, and join it with its neighbours.
-
-        Raises what the provider's `merge` does; the piece is in its new state then.
-        """
+    def note(self, start: int, *, usable: bool) -> None:
+        """Note that an isolated piece has changed its state."""
         self._usable[start] = usable
+
+    def join(self, start: int, size: int) -> None:
+        """Join a piece with its neighbours of the same state.
+
+        Raises what the provider's `merge` does.
+        """
         self._join(start + size)
         self._join(start)
 
@@ -100,9 +103,17 @@ class CutExtents:
         self.around(start).isolate(start, size)
 
     def mark(self, start: int, size: int, *, usable: bool) -> None:
-        """Note that an isolated piece has changed its state; see `Cuts.mark`."""
-        cuts = self.around(start)
-        cuts.mark(start, size, usable=usable)
+        """Note that an isolated piece has changed its state, and join it with its neighbours."""
+        self.note(start, usable=usable)
+        self.join(start, size)
+
+    def note(self, start: int, *, usable: bool) -> None:
+        """Note that an isolated piece has changed its state; see `Cuts.note`."""
+        self.around(start).note(start, usable=usable)
+
+    def join(self, start: int, size: int) -> None:
+        """Join a piece with its neighbours, once all that has changed is noted; see `Cuts.join`."""
+        self.around(start).join(start, size)
 
     def around(self, address: int) -> Cuts:
         """Return the cuts of the extent that a free address is in."""

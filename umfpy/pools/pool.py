@@ -5,11 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from functools import partial
 
+from umfpy.core.extents import SAFE
 from umfpy.core.pool import live_pools
-from umfpy.errors import OutOfMemoryError
+from umfpy.errors import InvalidArgument, OutOfMemoryError
 from umfpy.pools.base import ProviderPool
 from umfpy.pools.growth import Growth, round_up
+from umfpy.pools.idle import Idle
+from umfpy.pools.nested import as_provider
 from umfpy.pools.release import take_extent
+from umfpy.pools.supply import Supply
+from umfpy.pools.virtual import VirtualSupply
+from umfpy.pools.virtual_growth import VirtualGrowth
 from umfpy.provider import Capability, Provider
 from umfpy.units import format_size
 
@@ -35,7 +41,13 @@ class Pool(ProviderPool):
     limit_bytes
         The most to hold from the provider, as bytes or text; None for no limit.
     growth
-        How much to take at a time; see `Growth`.
+        How much to take at a time: a `Growth`, or a `VirtualGrowth` for virtual memory.
+    virtual
+        Whether the pool manages addresses and memory apart, over a provider that can
+        (`Capability.RESERVE`): memory in which nothing is used goes to where it is needed before
+        any is asked of the device, and nothing live moves.  None: if it is memory of a device.
+    idle
+        When memory that nobody needed goes down a rung by itself; None for never.
     """
 
     elastic = True
@@ -47,11 +59,32 @@ class Pool(ProviderPool):
         name: str | None = None,
         zero: bool = False,
         limit_bytes: int | str | None = None,
-        growth: Growth | None = None,
+        growth: Growth | VirtualGrowth | None = None,
+        virtual: bool | None = None,
+        idle: Idle | None = None,
     ) -> None:
-        super().__init__(provider, name=name, zero=zero, limit_bytes=limit_bytes)
-        self._growth = growth or Growth()
+        source = as_provider(provider)
+        steps = _choose_growth(source, growth, virtual)
+        super().__init__(
+            source,
+            name=name,
+            zero=zero,
+            limit_bytes=limit_bytes,
+            low_from=1 if isinstance(steps, VirtualGrowth) else 0,
+            idle=idle,
+        )
+        self._growth: Growth | None = None
+        if isinstance(steps, VirtualGrowth):
+            self._supply: Supply = VirtualSupply(self.map, source, self._cuts, steps)
+        else:
+            self._growth = steps
+            self._supply = Supply(self.map, source, self._cuts)
         self._callbacks: list[OutOfMemoryCallback] = []
+
+    @property
+    def virtual(self) -> bool:
+        """Whether the pool manages addresses and memory apart."""
+        return self._growth is None
 
     def on_out_of_memory(self, callback: OutOfMemoryCallback) -> None:
         """Have `callback(missing_bytes)` asked before OutOfMemoryError is raised.
@@ -64,6 +97,7 @@ class Pool(ProviderPool):
     # What happens when nothing that fits is free.  `index`: the block is to be found by address.
 
     def _obtain(self, size: int, alignment: int, stream: int, index: bool) -> int:
+        self._idle_tick()
         if self._can_ever_hold(size):
             block = self._take_or_grow(size, alignment, stream, index)
             if block is not None:
@@ -84,27 +118,51 @@ class Pool(ProviderPool):
         return all(size <= bound for bound in bounds if bound is not None)
 
     def _take_or_grow(self, size: int, alignment: int, stream: int, index: bool) -> int | None:
-        """Return a used block, from a new extent if need be; None if there is no more memory."""
+        """Return a used block, with new memory if need be; None if there is no more.
+
+        Without the lock of the map another thread may take what this one fetched: then it is
+        fetched again.
+        """
+        waited = False
         with self._growing:
             while True:
                 block = self._try_take(size, alignment, stream, index)
-                released = 0
-                if block is None and self.map.free_extents():
-                    # None of them holds the request.  Waiting for streams may have mended that;
-                    # else they go back, to come again as one.
-                    self.synchronize()
-                    block = self._try_take(size, alignment, stream, index)
-                    if block is None:
-                        released = self._release_free(0)
                 if block is not None:
                     return block
-                # Without the lock of the map another thread may take what this one fetched:
-                # then it is fetched again.
-                if not self._grow(size, alignment, released):
+                if not waited and self._waiting_may_help(size):
+                    self.synchronize()
+                    waited = True
+                elif not self._supplied(size, alignment) and not self._grow(size, alignment):
                     return None
 
-    def _grow(self, size: int, alignment: int, released: int) -> bool:
-        """Add an extent that holds the request; False if the provider has none."""
+    def _supplied(self, size: int, alignment: int) -> bool:
+        """Whether free memory that was not usable is by now."""
+        now = self.map.counters()
+        asleep = self.virtual or now["hidden"] or now["unbacked"]
+        return bool(asleep) and self._supply.supply(size, alignment, self.limit_bytes)
+
+    def _extend(self, end: int, missing: int, stream: int) -> bool:
+        with self._growing:
+            return self._supply.extend(end, missing, self.limit_bytes)
+
+    def _waiting_may_help(self, size: int) -> bool:
+        """Whether streams hold back what could serve a request, or have an extent go back."""
+        if not self.virtual and self.map.free_extents():
+            return True
+        if self.map.streams < 2:
+            return False
+        now = self.map.counters()
+        safe = sum(size for _, size in self.map.free_ranges(SAFE))
+        return now["reserved"] - now["used"] - now["hidden"] - safe >= size
+
+    def _grow(self, size: int, alignment: int) -> bool:
+        """Add an extent that holds the request; False if the provider has none.
+
+        Wholly free ones, none of which holds it, go back first, to come again as one.
+        """
+        if self._growth is None:
+            return False
+        released = self._release_free(0) if self.map.free_extents() else 0
         unit = self.provider.granularity(size)
         reserved = self.map.counters()["reserved"]
         step = self._growth.step(size, reserved + released, released, unit)
@@ -181,6 +239,28 @@ class Pool(ProviderPool):
             largest_free=now.largest_free_bytes,
             provider=self.provider.name,
         )
+
+
+def _choose_growth(
+    provider: Provider, growth: Growth | VirtualGrowth | None, virtual: bool | None
+) -> Growth | VirtualGrowth:
+    """Return how a pool over `provider` grows: apart from its addresses, or with them."""
+    able = Capability.RESERVE in provider.capabilities
+    if virtual is None:
+        virtual = able and provider.memory_type == "device" and not isinstance(growth, Growth)
+    if virtual and not able:
+        raise InvalidArgument(
+            f"virtual=True needs a provider with RESERVE, such as CudaVmmProvider; {provider!r} "
+            f"has {provider.capabilities}"
+        )
+    wanted = VirtualGrowth if virtual else Growth
+    if growth is None:
+        return wanted()
+    if not isinstance(growth, wanted):
+        raise InvalidArgument(
+            f"growth must be a {wanted.__name__} with virtual={virtual}, not {growth!r}"
+        )
+    return growth
 
 
 def _source(provider: Provider) -> tuple[str, int, str]:

@@ -39,8 +39,8 @@ class Metered(Provider):
         self.device = upstream.device
         self.driver = upstream.driver or upstream.name
         self.granule = upstream.granule
-        self.allocs = 0  #: calls that succeeded
-        self.frees = 0
+        self.allocs = 0  #: calls that took memory, and succeeded
+        self.frees = 0  #: calls that gave some back
         self._holding = Holding(upstream, capacity)
         self._has_chunks = Capability.RESERVE in upstream.capabilities
         self._lock = threading.Lock()
@@ -105,10 +105,12 @@ class Metered(Provider):
 
         more = max(self._length(size) - before, 0)
         self._taking(more, commit, lambda _: self._behind(ptr, size) - before)
+        self.allocs += more > 0
 
     def decommit(self, ptr: int, size: int) -> None:
         before = self._behind(ptr, size)
         self.upstream.decommit(ptr, size)
+        self.frees += before > 0
         if not self._has_chunks:
             with self._lock:
                 self._decommitted.add(ptr, ptr + size)

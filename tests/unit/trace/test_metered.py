@@ -57,7 +57,7 @@ def test_a_decommitted_piece_is_not_counted_twice_when_it_is_freed():
     metered.free(rest, 3 * PAGE)
     assert metered.held_bytes == 0
     assert metered.peak_bytes == 4 * PAGE
-    assert (metered.allocs, metered.frees) == (1, 2)
+    assert (metered.allocs, metered.frees) == (1, 4)
 
 
 def test_a_free_that_fails_leaves_the_count():
@@ -83,7 +83,7 @@ def test_a_free_that_fails_leaves_the_count():
     metered.free(ptr, PAGE)
     assert metered.held_bytes == PAGE
     metered.free(ptr + PAGE, PAGE)
-    assert metered.held_bytes == metered.frees - 2 == 0
+    assert metered.held_bytes == metered.frees - 3 == 0
 
 
 def test_addresses_cost_nothing_and_chunks_are_the_truth(vmm):

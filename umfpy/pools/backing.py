@@ -1,0 +1,94 @@
+"""Putting memory behind free addresses, and taking it to where it is needed."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import ExitStack
+from typing import TYPE_CHECKING
+
+from umfpy.core.extents import HIDDEN, SAFE, UNBACKED
+from umfpy.pools.claims import Claim
+from umfpy.provider import Capability
+
+if TYPE_CHECKING:
+    from umfpy.core.extents import ExtentMap
+    from umfpy.pools.cuts import CutExtents
+    from umfpy.provider import ChunkInfo, Provider
+
+
+class Backing:
+    """What makes free ranges of one pool usable.
+
+    Each method does the whole of what it says and returns True, or nothing, and returns False:
+    another thread had taken a range meanwhile.  What the provider raises passes through, with
+    nothing changed.  Callers hold the pool's growth lock.
+    """
+
+    def __init__(self, space: ExtentMap, provider: Provider, cuts: CutExtents) -> None:
+        self._map = space
+        self._provider = provider
+        self._cuts = cuts
+
+    def show(self, start: int, size: int) -> bool:
+        """Make hidden memory usable, contents kept."""
+        claim = Claim.take(self._map, start, size, HIDDEN)
+        if claim is None:
+            return False
+        with claim:
+            self._cuts.isolate(start, size)
+            self._provider.commit(start, size)
+            claim.become(SAFE)
+            self._cuts.mark(start, size, usable=True)
+        return True
+
+    def back(self, start: int, size: int, chunk_size: int | None = None) -> bool:
+        """Put new memory behind addresses, in chunks of that size; its contents are anything.
+
+        Raises
+        ------
+        OutOfMemoryError
+            The provider has no more.
+        """
+        claim = Claim.take(self._map, start, size, UNBACKED)
+        if claim is None:
+            return False
+        with claim:
+            self._cuts.isolate(start, size)
+            if Capability.RESERVE in self._provider.capabilities:
+                self._provider.commit(start, size, clear=False, chunk_size=chunk_size)
+            else:
+                self._provider.commit(start, size)
+            claim.become(SAFE)
+            self._cuts.mark(start, size, usable=True)
+        return True
+
+    def move(self, chunks: Sequence[ChunkInfo], start: int) -> bool:
+        """Take the memory of free chunks to addresses that have none.
+
+        The device is waited for: a stream may still be using what was freed.
+        """
+        size = sum(chunk.size for chunk in chunks)
+        with ExitStack() as held:
+            here = Claim.take(self._map, start, size, UNBACKED)
+            if here is None:
+                return False
+            held.enter_context(here)
+            sources = []
+            for chunk in chunks:
+                source = Claim.take(self._map, chunk.ptr, chunk.size, SAFE)
+                if source is None:
+                    return False
+                sources.append(held.enter_context(source))
+            if Capability.STREAMS in self._provider.capabilities:
+                self._provider.synchronize()
+            for claim in (here, *sources):
+                self._cuts.isolate(claim.start, claim.size)
+            self._provider.remap([(source.start, source.size) for source in sources], start, size)
+            here.become(SAFE)
+            self._cuts.note(start, usable=True)
+            for source in sources:
+                source.become(UNBACKED)
+                self._cuts.note(source.start, usable=False)
+            for claim in (here, *sources):
+                self._cuts.join(claim.start, claim.size)
+        return True

@@ -1,0 +1,87 @@
+"""Making free memory usable that went down a rung, or never had anything behind its addresses."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from umfpy.core.extents import HIDDEN, SAFE, UNBACKED
+from umfpy.errors import OutOfMemoryError
+from umfpy.pools.backing import Backing
+from umfpy.pools.growth import round_up
+from umfpy.pools.window import Free, Window, behind, choose
+
+if TYPE_CHECKING:
+    from umfpy.core.extents import ExtentMap
+    from umfpy.pools.cuts import CutExtents
+    from umfpy.provider import Provider
+
+#: Free ranges below this part of a unit are not looked at: to make use of them saves little.
+_LEAST_PART = 8
+
+
+class Supply:
+    """Finds where a request could go if memory were there, and puts it there.
+
+    Callers hold the pool's growth lock; other threads may take and free blocks meanwhile.
+    """
+
+    def __init__(self, space: ExtentMap, provider: Provider, cuts: CutExtents) -> None:
+        self._map = space
+        self._provider = provider
+        self._unit = provider.granularity()
+        self._backing = Backing(space, provider, cuts)
+        self._cuts = cuts
+
+    def supply(self, size: int, alignment: int, limit: int | None) -> bool:
+        """Bring free memory together for a request; False if there is none within `limit`.
+
+        True says that it is there, or that another thread was faster: the caller looks again.
+        Raises what the provider does, but for lack of memory.
+        """
+        size = round_up(size, self._map.granule)
+        window = choose(self._free(self._unit // _LEAST_PART), size, alignment, self._unit)
+        if window is None:
+            return self._without_window(size, alignment)
+        return self._wake(window, limit)
+
+    def extend(self, end: int, size: int, limit: int | None) -> bool:
+        """Make the `size` bytes behind a used block usable; False if they are used, or none left.
+
+        True as for `supply`.
+        """
+        window = behind(self._free(1), end, size, self._unit)
+        return window is not None and self._wake(window, limit)
+
+    def _free(self, least: int) -> list[Free]:
+        """Return what is free in ranges of at least so many bytes, in no order."""
+        return [
+            Free(start, size, state)
+            for state in (SAFE, HIDDEN, UNBACKED)
+            for start, size in self._map.free_ranges(state, max(least, 1))
+        ]
+
+    def _wake(self, window: Window, limit: int | None) -> bool:
+        for hidden in window.hidden:
+            if not self._backing.show(hidden.start, hidden.size):
+                return True
+        return self._fill(window, limit)
+
+    def _fill(self, window: Window, limit: int | None) -> bool:
+        """Put memory behind what has none in a window; False if there is none."""
+        if not self._admits(window.new_bytes, limit):
+            return False
+        try:
+            # Lost to another thread or not: the caller looks again.
+            for part in window.without_memory:
+                if not self._backing.back(part.start, part.size):
+                    break
+        except OutOfMemoryError:
+            return False
+        return True
+
+    def _admits(self, new: int, limit: int | None) -> bool:
+        return limit is None or self._map.counters()["reserved"] + new <= limit
+
+    def _without_window(self, size: int, alignment: int) -> bool:
+        """No window holds the request; return whether there may be one now."""
+        return False
