@@ -15,7 +15,6 @@ from umfpy.providers.cuda.native import NativeProvider
 from umfpy.providers.cuda.pooled_driver import DriverPool, DriverPoolStats
 from umfpy.providers.cuda.pooled_imports import PooledImports
 from umfpy.providers.cuda.pooled_ipc import PooledPayload, pointer_bytes
-from umfpy.providers.cuda.vmm_later import Later
 from umfpy.providers.cuda.vmm_sharing import Exporter, Exports, descriptors_of
 from umfpy.providers.cuda.vmm_support import (
     POSIX_DESCRIPTOR,
@@ -24,6 +23,7 @@ from umfpy.providers.cuda.vmm_support import (
     granularity,
     physical_properties,
 )
+from umfpy.providers.host.later import Later
 from umfpy.providers.host.system import System
 from umfpy.units import parse_size
 

@@ -11,7 +11,7 @@ from umfpy.errors import DriverError, InvalidArgument, IpcError, UmfpyError
 from umfpy.providers.cuda.driver import CudaDriver
 from umfpy.providers.cuda.pooled_driver import DriverPool, posix_descriptor
 from umfpy.providers.cuda.pooled_ipc import PooledPayload, pointer_from_bytes
-from umfpy.providers.cuda.vmm_later import Later
+from umfpy.providers.host.later import Later
 
 
 @dataclass

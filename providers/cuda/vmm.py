@@ -2,45 +2,26 @@
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Callable, Sequence
-from dataclasses import replace
+from collections.abc import Sequence
 from functools import partial
-from typing import Any
 
-from umfpy.errors import OutOfMemoryError
-from umfpy.provider import Capability, ChunkInfo, Location
-from umfpy.providers.cuda.vmm_addresses import AddressSpace
-from umfpy.providers.cuda.vmm_backing import Backing
+from umfpy.provider import Capability
 from umfpy.providers.cuda.vmm_base import wait_for
-from umfpy.providers.cuda.vmm_chunks import chunk_unit
+from umfpy.providers.cuda.vmm_driver import CudaVmmDriver
 from umfpy.providers.cuda.vmm_exchange import Exchange
-from umfpy.providers.cuda.vmm_handles import Handles
-from umfpy.providers.cuda.vmm_later import Later
-from umfpy.providers.cuda.vmm_mapper import Mapper
 from umfpy.providers.cuda.vmm_shared import SharedChunks
 from umfpy.providers.cuda.vmm_support import (
-    check_chunk_size,
     check_device,
     check_peers,
     device_has,
     granularity,
     physical_properties,
 )
-from umfpy.providers.host.arguments import check_request, check_unit
-from umfpy.providers.host.pieces import Piece
+from umfpy.providers.host.later import Later
+from umfpy.providers.vmm.backing import Backing
+from umfpy.providers.vmm.provider import APART, KEPT_PART, SPANS
+from umfpy.providers.vmm.units import Units, check_chunk_size
 from umfpy.units import parse_size
-
-#: Times the memory of the device that is reserved at once: addresses cost nothing, and room
-#: behind an allocation lets it grow.
-_SPANS = 4
-
-#: Physical memory that is kept while it is not mapped is at most this part of the device's.
-_KEPT_PART = 64
-
-#: Pieces count their origin from their reservation's base times this, so that those of two
-#: reservations that happen to touch are never taken for neighbours.
-_RESERVATION = 1 << 64
 
 
 class CudaVmmProvider(SharedChunks):
@@ -85,17 +66,7 @@ class CudaVmmProvider(SharedChunks):
 
     name = "cuda_vmm"
     driver = "cuda"
-    capabilities = (
-        Capability.SPLIT
-        | Capability.COMMIT
-        | Capability.PURGE_FORCE
-        | Capability.DALLOC
-        | Capability.ZERO
-        | Capability.COPY
-        | Capability.STREAMS
-        | Capability.IPC
-        | Capability.RESERVE
-    )
+    capabilities = APART | Capability.IPC
 
     def __init__(
         self,
@@ -113,31 +84,24 @@ class CudaVmmProvider(SharedChunks):
         rdma = device_has(driver, self._handle, "GPU_DIRECT_RDMA_WITH_CUDA_VMM_SUPPORTED")
         prop = physical_properties(driver, device, shareable=self._shareable, rdma=rdma)
         least = granularity(driver, prop, "MINIMUM")
-        self._alignment = least
-        self._chunk_size = check_chunk_size(chunk_size, least)
-        self._unit = self._chunk_size or least
-        self._recommended = max(self._unit, granularity(driver, prop, "RECOMMENDED"))
+        units = Units(least, check_chunk_size(chunk_size, least))
+        self._recommended = granularity(driver, prop, "RECOMMENDED")
         if not self._shareable:
             self.capabilities = type(self).capabilities & ~Capability.IPC
         total = int(driver.call("cuDeviceTotalMem", self._handle))
-        span = total * _SPANS if reserve is None else parse_size(reserve)
-        space = AddressSpace(driver, least, span)
-        self._later = later
-        self._handles = Handles(driver, prop, total // _KEPT_PART)
         devices = [device, *(peer for peer in self._peers if peer != device)]
         self._exchange = Exchange(driver, later, devices)
         self._backing = Backing(
-            space,
-            self._handles,
-            Mapper(driver, self._handles, later, devices),
+            CudaVmmDriver(driver, prop, devices),
+            units,
             later,
-            unit=self._unit,
-            chunk_size=self._chunk_size,
+            span=total * SPANS if reserve is None else parse_size(reserve),
+            keep_bytes=total // KEPT_PART,
             # Not a method of its own: a provider that is dropped must go at once.
             wait=partial(wait_for, driver, self._context),
         )
         self._closing.holdings.append(self._exchange.imports)
-        self._closing.before(later.settle, self._handles.trim, space.trim)
+        self._closing.before(self._backing.close)
 
     def _prepare(self) -> None:
         where = self._driver, self._handle
@@ -147,268 +111,9 @@ class CudaVmmProvider(SharedChunks):
         attribute = "HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED"
         self._shareable = self._shareable and device_has(*where, attribute)
 
-    # Taking and giving back.
-
-    def alloc(self, size: int, alignment: int = 0) -> int:
-        """Return the address of `size` bytes, backed and accessible; contents are anything.
-
-        cuMemCreate (or memory that was kept) and cuMemMap for each chunk, one cuMemSetAccess.
-        `alignment` may be any power of two; 0 gives at least the device's unit.
-
-        Raises
-        ------
-        InvalidArgument
-            `size` is below 1, or the provider is closed.
-        AlignmentError
-            `alignment` is not a power of two, or beyond 2^46.
-        OutOfMemoryError
-            No memory or no addresses; the message says what the device has.
-        DriverError
-            Whatever else the driver answered.
-        """
-        return self._take(size, alignment, self._backing.take_backed, usable=True)
-
-    def reserve(self, size: int, alignment: int = 0) -> int:
-        """Return addresses for `size` bytes without memory behind them: a decommitted piece.
-
-        `split` cuts it at multiples of `granularity`, and `commit` backs the parts.  Raises as
-        `alloc`.
-        """
-        return self._take(size, alignment, self._backing.take, usable=False)
-
-    def free(self, ptr: int, size: int) -> None:
-        """Give a piece back, memory and addresses: cuMemUnmap, after a wait for the device.
-
-        The physical memory is kept for a while, or released: cuMemRelease.
-
-        Raises
-        ------
-        InvalidArgument
-            No piece of `size` bytes starts at `ptr`: a double free, a foreign or interior pointer.
-        DriverError
-            The driver refused; the piece is still there.
-        """
-        with self._pieces.released(ptr, size):
-            self._exchange.forget(self._backing.give(ptr, self._length(size)))
-        self._close_if_unused()
-
-    def extend(self, ptr: int, size: int, more: int) -> bool:
-        """Let a piece grow in place, by `more` bytes; their contents are anything.
-
-        Returns
-        -------
-        bool
-            False if the addresses behind the piece are taken; nothing has changed then.
-
-        Raises
-        ------
-        InvalidArgument
-            Not a piece of `size` bytes, or a decommitted one; `more` is below 1.
-        OutOfMemoryError
-            The device has no such memory left; nothing has changed.
-        """
-        more, _ = check_request(more, 0, self.name)
-        end = ptr + self._length(size)
-        with self._pieces.coming(), self._pieces.released(ptr, size) as piece:
-            self._check_usable(ptr, piece)
-            try:
-                grown = self._backing.extend(end, ptr + self._length(size + more) - end)
-            except OutOfMemoryError as error:
-                raise self._out_of_memory(more, error) from error
-            self._pieces.add(ptr, replace(piece, size=size + more * grown))
-        return grown
-
-    def trim(self, keep_bytes: int | str = 0) -> int:
-        """Release physical memory that is kept for reuse, beyond `keep_bytes`: cuMemRelease.
-
-        Returns the bytes that went.  Raises DriverError if the driver refuses; the rest is kept.
-        """
-        self._later.settle()
-        return self._handles.trim(parse_size(keep_bytes))
-
-    # Units and pieces.
-
-    def granularity(self, size: int = 0) -> int:
-        """Return the device's unit in bytes, or `chunk_size`: cuMemGetAllocationGranularity."""
-        return self._unit
-
     def recommended_granularity(self, size: int = 0) -> int:
-        """Return the bytes of most chunks of an allocation of `size`."""
-        return max(self._recommended, self._chunk_size or chunk_unit(size, self._unit))
+        """Return the bytes of most chunks of an allocation of `size`, and what the device likes.
 
-    def chunks(self, ptr: int, size: int) -> list[ChunkInfo]:
-        """Return the chunks that lie wholly inside a range, by address.
-
-        `size` counts in whole units of `granularity`, as it does for pieces.
+        cuMemGetAllocationGranularity, recommended.
         """
-        found = self._backing.inside(ptr, self._length(size))
-        return [ChunkInfo(chunk.ptr, chunk.size, chunk.exported) for chunk in found]
-
-    def split(self, ptr: int, size: int, first_size: int) -> None:
-        """Make two pieces of one, between two chunks.
-
-        Raises
-        ------
-        InvalidArgument
-            Not a piece of this provider; `first_size` is no multiple of `granularity` between 0
-            and `size`, both excluded, or lies inside a chunk, whose boundaries are in the message.
-        """
-        if 0 < first_size < size:
-            self._backing.check_cut(ptr + first_size)
-        self._pieces.split(ptr, size, first_size, self._unit)
-
-    def merge(self, low: int, high: int, size: int) -> None:
-        """Make one piece of `size` bytes out of two neighbours, also of two allocations.
-
-        Raises
-        ------
-        InvalidArgument
-            They do not touch, do not add up to `size`, are of two reservations, or only one of
-            them is decommitted.
-        """
-        self._pieces.merge(low, high, size)
-
-    # The life cycle.
-
-    def dalloc(self, ptr: int, size: int) -> None:
-        """Let nobody at a piece; `commit` makes it usable, contents kept: cuMemSetAccess, none."""
-        with self._pieces.changed(ptr, size, usable=False):
-            self._backing.hide(ptr, self._length(size))
-
-    def decommit(self, ptr: int, size: int) -> None:
-        """Give the memory of a piece back and keep its addresses: cuMemUnmap, as `free`."""
-        with self._pieces.changed(ptr, size, usable=False):
-            self._exchange.forget(self._backing.drop(ptr, self._length(size)))
-
-    def commit(
-        self, ptr: int, size: int, *, clear: bool = True, chunk_size: int | None = None
-    ) -> None:
-        """Make a piece accessible: zeros after `decommit`, the old contents after `dalloc`.
-
-        On a piece that is committed it does nothing.  Memory that is kept comes first, in the
-        chunks that it is in, and then new memory: cuMemCreate, cuMemMap, cuMemSetAccess.
-
-        Parameters
-        ----------
-        clear
-            False to leave what was decommitted with any contents: no cuMemsetD8.
-        chunk_size
-            Bytes of the new chunks, a multiple of `granularity`; what is left over makes up
-            smaller ones.  None takes them as `alloc` does.  A provider with a `chunk_size` of
-            its own keeps to that.
-
-        Raises
-        ------
-        InvalidArgument
-            Not a piece of this provider, or `chunk_size` is not possible.
-        OutOfMemoryError
-            The device has no such memory left; the piece stays as it was.
-        """
-        unit = check_unit(chunk_size, self._unit)
-        zero = super().zero if clear else None
-        with self._pieces.changed(ptr, size, usable=True) as piece:
-            if piece.usable:
-                return
-            try:
-                self._backing.commit(ptr, self._length(size), zero, unit)
-            except OutOfMemoryError as error:
-                raise self._out_of_memory(size, error) from error
-
-    def purge_force(self, ptr: int, size: int) -> None:
-        """Make a piece read as zero: cuMemsetD8.
-
-        The memory stays: other memory would cost more calls, and has to be cleared as well.
-        """
-        with self._pieces.changed(ptr, size) as piece:
-            self._check_usable(ptr, piece)
-            super().zero(ptr, size)
-
-    def remap(self, sources: Sequence[tuple[int, int]], to: int, size: int) -> None:
-        """Take the memory of whole pieces to other addresses: cuMemUnmap, cuMemMap.
-
-        Parameters
-        ----------
-        sources
-            (address, bytes) of pieces that nobody uses; they are decommitted afterwards.
-        to, size
-            A decommitted piece without memory, of as many bytes as the chunks of all sources
-            have; it is committed afterwards, with their memory in that order.  Its contents may
-            be anything.
-
-        Raises
-        ------
-        InvalidArgument
-            Not such pieces, or a chunk was exported: importers would see what comes there next.
-        DriverError
-            The driver refused; nothing has changed.
-        """
-        ranges = [(ptr, self._length(length)) for ptr, length in sources]
-        with contextlib.ExitStack() as held:
-            for ptr, length in sources:
-                held.enter_context(self._pieces.changed(ptr, length, usable=False))
-            held.enter_context(self._pieces.changed(to, size, usable=True))
-            self._backing.move(ranges, to, self._length(size))
-
-    # Contents.
-
-    def zero(self, ptr: int, size: int, stream: int | None = None) -> None:
-        """Write zeros: cuMemsetD8Async on `stream`, else done when the call returns.
-
-        Refused for what is decommitted.
-        """
-        self._pieces.check_usable(ptr, size)
-        super().zero(ptr, size, stream)
-
-    def copy(self, dst: Location, src: Location, size: int, stream: int | None = None) -> None:
-        """Copy, as `CudaProvider.copy`; refused for what is decommitted."""
-        for side in (dst, src):
-            if isinstance(side, int):
-                self._pieces.check_usable(side, size)
-        super().copy(dst, src, size, stream)
-
-    # Questions.
-
-    @property
-    def reserved_bytes(self) -> int:
-        """Bytes of the device that this provider holds, those kept for reuse included."""
-        return self._handles.reserved_bytes
-
-    @property
-    def kept_bytes(self) -> int:
-        """Bytes of those that are kept for reuse, and behind no address."""
-        return self._handles.kept_bytes
-
-    def properties(self, ptr: int) -> dict[str, Any]:
-        """Return what is known of an address; {} for foreign ones.
-
-        Inside of a piece: ``base``, ``size``, ``memory_type``, ``committed``, ``page_size`` (the
-        unit) and ``device``.  Else the driver's attributes, as `CudaProvider.properties`.
-        """
-        found = self._pieces.find(ptr)
-        if found is None:
-            return super().properties(ptr)
-        base, piece = found
-        return {
-            "base": base,
-            "size": piece.size,
-            "memory_type": self.memory_type,
-            "committed": piece.usable,
-            "page_size": self._unit,
-            "device": self.device,
-        }
-
-    def _take(
-        self, size: int, alignment: int, take: Callable[[int, int], int], *, usable: bool
-    ) -> int:
-        size, alignment = check_request(size, alignment, self.name)
-        try:
-            with self._pieces.coming():
-                self._check_open()
-                ptr = take(self._length(size), max(alignment, self._alignment))
-                origin = self._backing.reservation(ptr) * _RESERVATION + ptr
-                self._pieces.add(ptr, Piece(size, origin, usable))
-        except OutOfMemoryError as error:
-            raise self._out_of_memory(size, error) from error
-        finally:
-            self._close_if_unused()
-        return ptr
+        return max(self._recommended, super().recommended_granularity(size))

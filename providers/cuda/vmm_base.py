@@ -13,11 +13,12 @@ from umfpy.providers.cuda.contents import copy_memory, fill_zero
 from umfpy.providers.cuda.context import PrimaryContext, device_uuid, find_device
 from umfpy.providers.cuda.driver import CudaDriver
 from umfpy.providers.cuda.properties import pointer_properties
+from umfpy.providers.device import DeviceProvider
 from umfpy.providers.host.pieces import Pieces
 from umfpy.units import format_size
 
 
-class CudaDeviceProvider(Provider):
+class CudaDeviceProvider(DeviceProvider):
     """A provider on one device, in its primary context; see its subclasses.
 
     `_prepare` is called before the context is retained: there a device is refused that lacks

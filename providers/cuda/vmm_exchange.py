@@ -7,13 +7,13 @@ import os
 from collections.abc import Sequence
 
 from umfpy.providers.cuda.driver import CudaDriver
-from umfpy.providers.cuda.vmm_chunks import Chunk
+from umfpy.providers.cuda.vmm_driver import access_of
 from umfpy.providers.cuda.vmm_imports import VmmImports
 from umfpy.providers.cuda.vmm_ipc import VmmPayload
-from umfpy.providers.cuda.vmm_later import Later
-from umfpy.providers.cuda.vmm_mapper import access_of
 from umfpy.providers.cuda.vmm_sharing import Exporter, Exports, descriptors_of
+from umfpy.providers.host.later import Later
 from umfpy.providers.host.system import System
+from umfpy.providers.vmm.chunks import Chunk
 
 
 class Exchange:

@@ -11,7 +11,7 @@ from typing import Any
 from umfpy.errors import DriverError, InvalidArgument, IpcError, UmfpyError
 from umfpy.providers.cuda.driver import CudaDriver
 from umfpy.providers.cuda.vmm_ipc import VmmPayload
-from umfpy.providers.cuda.vmm_later import Later
+from umfpy.providers.host.later import Later
 
 
 @dataclass

@@ -4,23 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from umfpy.errors import InvalidArgument, NotSupported
+from umfpy.errors import NotSupported
 from umfpy.provider import Capability
-from umfpy.providers.cuda.vmm_backing import Backing
 from umfpy.providers.cuda.vmm_base import CudaDeviceProvider
 from umfpy.providers.cuda.vmm_exchange import Exchange
 from umfpy.providers.cuda.vmm_ipc import VmmPayload
-from umfpy.providers.host.arguments import round_up
-from umfpy.providers.host.pieces import Piece
+from umfpy.providers.vmm.chunks import Chunk
+from umfpy.providers.vmm.provider import VmmProvider
 
 
-class SharedChunks(CudaDeviceProvider):
+class SharedChunks(VmmProvider, CudaDeviceProvider):
     """The IPC half of `CudaVmmProvider`, which sets what is declared here."""
 
-    _backing: Backing
     _exchange: Exchange
-    #: Bytes of the smallest chunk.
-    _unit: int
 
     def ipc_export(self, ptr: int, size: int) -> bytes:
         """Return what another process needs to open the piece: cuMemExportToShareableHandle.
@@ -86,8 +82,8 @@ class SharedChunks(CudaDeviceProvider):
         self._exchange.imports.close(ptr, size)
         self._close_if_unused()
 
-    def _length(self, size: int) -> int:
-        return round_up(size, self._unit)
+    def _lost(self, chunks: Sequence[Chunk]) -> None:
+        self._exchange.forget(chunks)
 
     def _check_ipc(self) -> None:
         if Capability.IPC not in self.capabilities:
@@ -95,7 +91,3 @@ class SharedChunks(CudaDeviceProvider):
                 "this memory cannot be opened by other processes: the provider was made with "
                 "shareable=False, or the device has no handles that are file descriptors"
             )
-
-    def _check_usable(self, ptr: int, piece: Piece) -> None:
-        if not piece.usable:
-            raise InvalidArgument(f"the piece at {ptr:#x} is decommitted: commit it first")

@@ -5,11 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from umfpy.errors import InvalidArgument, NotSupported
+from umfpy.errors import NotSupported
 from umfpy.providers.cuda.context import find_device
 from umfpy.providers.cuda.driver import CudaDriver
-from umfpy.providers.host.arguments import is_power_of_two
-from umfpy.units import format_size, parse_size
 
 #: CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR (cuda.h), also as a bit of what a device supports.
 POSIX_DESCRIPTOR = 1
@@ -76,22 +74,3 @@ def granularity(driver: CudaDriver, properties: Any, option: str) -> int:
     names = driver.bindings.CUmemAllocationGranularity_flags
     which = getattr(names, f"CU_MEM_ALLOC_GRANULARITY_{option}")
     return int(driver.call("cuMemGetAllocationGranularity", properties, which))
-
-
-def check_chunk_size(wanted: int | str | None, unit: int) -> int | None:
-    """Return the bytes that every chunk is to have; None if they are to follow the request.
-
-    Raises
-    ------
-    InvalidArgument
-        No power of two, or less than the device's unit.
-    """
-    if wanted is None:
-        return None
-    size = parse_size(wanted)
-    if not is_power_of_two(size) or size < unit:
-        raise InvalidArgument(
-            f"chunk_size is {size}; it must be a power of two, at least this device's unit of "
-            f"{format_size(unit)} ({unit} bytes)"
-        )
-    return size

@@ -3,21 +3,22 @@
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import weakref
-from collections.abc import Sized
+from collections.abc import Callable, Sized
 from typing import Any
 
 from umfpy.errors import DriverError, InvalidArgument, OutOfMemoryError, UmfpyError
-from umfpy.provider import Location, NativeError, Provider
+from umfpy.provider import Location, NativeError
+from umfpy.providers.device import DeviceProvider
+from umfpy.providers.host.later import Later
 from umfpy.providers.host.pieces import Pieces
 from umfpy.providers.level_zero.contents import Contents
 from umfpy.providers.level_zero.context import Context
 from umfpy.providers.level_zero.devices import Device, all_devices, find_device, memory_sizes
 from umfpy.providers.level_zero.driver import LevelZeroDriver
-from umfpy.providers.level_zero.leftovers import Leftovers
 from umfpy.providers.level_zero.library import check_not_forked
 from umfpy.providers.level_zero.lists import CommandLists
+from umfpy.providers.level_zero.pages import page_size
 from umfpy.providers.level_zero.properties import address_range, allocation_properties
 from umfpy.providers.level_zero.streams import StreamWork
 from umfpy.units import format_size
@@ -26,7 +27,7 @@ from umfpy.units import format_size
 _LARGE = 32 << 20
 
 
-class LevelZeroBase(Provider):
+class LevelZeroBase(DeviceProvider):
     """A provider on one device, in one context; see its subclasses."""
 
     #: The largest alignment of any type in OpenCL C (double16; its specification, Alignment of
@@ -46,12 +47,12 @@ class LevelZeroBase(Provider):
         self._lists = CommandLists(self._driver, self._context.handle, self._device)
         self._work = StreamWork(self._driver, self._context.handle)
         self._contents = Contents(self._driver, self._lists, self._work)
-        self._leftovers = Leftovers(self._driver)
+        self._later = Later()
         #: What has to be empty before the context may go.
         self._holdings: list[Sized] = [self._pieces]
         # A provider that is dropped without close() must not keep the context; one with live
         # memory must, because that would go with it.  At exit the driver cleans up by itself.
-        self._release = _Release(self._leftovers, self._work, self._lists, self._context)
+        self._release = _Release(self._later, self._work, self._lists, self._context)
         finalizer = weakref.finalize(self, _drop, self._release, self._holdings)
         finalizer.atexit = False
 
@@ -136,16 +137,18 @@ class LevelZeroBase(Provider):
         if not any(map(len, self._holdings)):
             self._release()
 
+    def _close_if_unused(self) -> None:
+        if self._closed:
+            with contextlib.suppress(DriverError, OutOfMemoryError):
+                self._release_if_unused()
+
     def _check_open(self) -> None:
         if self._closed:
             raise InvalidArgument(f"this {self.name} provider is closed; make a new one")
 
     def _page_size(self, size: int) -> int:
         """Return the page of virtual memory for a request: zeVirtualMemQueryPageSize."""
-        page = ctypes.c_size_t()
-        where = self._context.handle, self._device.handle
-        self._driver.call("zeVirtualMemQueryPageSize", *where, max(size, 1), ctypes.byref(page))
-        return check_page_size("zeVirtualMemQueryPageSize", page.value)
+        return page_size(self._driver, self._context.handle, self._device, size)
 
     def _recommended_page(self, size: int) -> int:
         """Return the page for a request, and for none the device's largest."""
@@ -170,9 +173,18 @@ class _Release:
     """Gives back what a provider holds besides memory, in the order that the driver wants."""
 
     def __init__(
-        self, leftovers: Leftovers, work: StreamWork, lists: CommandLists, context: Context
+        self, later: Later, work: StreamWork, lists: CommandLists, context: Context
     ) -> None:
-        self._parts = (leftovers.settle, work.close, lists.close, context.release)
+        self._parts: list[Callable[[], object]] = [
+            later.settle,
+            work.close,
+            lists.close,
+            context.release,
+        ]
+
+    def before(self, part: Callable[[], object]) -> None:
+        """Have something else given back first."""
+        self._parts.insert(0, part)
 
     def __call__(self) -> None:
         for part in self._parts:
@@ -186,10 +198,3 @@ def _drop(release: _Release, holdings: list[Sized]) -> None:
         check_not_forked()
         if not any(map(len, holdings)):
             release()
-
-
-def check_page_size(call: str, size: int) -> int:
-    """Return a page size that the driver has answered, if it is one; else raise DriverError."""
-    if size < 1 or size & (size - 1):
-        raise DriverError(call, 0, "ZE_RESULT_SUCCESS", f"a page cannot have {size} bytes")
-    return size

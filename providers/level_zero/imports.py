@@ -6,14 +6,15 @@ import os
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 
 from umfpy.errors import DriverError, InvalidArgument, IpcError
 from umfpy.providers.host.foreign import duplicate, fetch_descriptor
+from umfpy.providers.host.later import Later
 from umfpy.providers.host.system import System
 from umfpy.providers.level_zero.devices import Device
 from umfpy.providers.level_zero.driver import LevelZeroDriver
 from umfpy.providers.level_zero.ipc import LevelZeroPayload
-from umfpy.providers.level_zero.leftovers import Leftovers
 from umfpy.providers.level_zero.properties import address_range
 from umfpy.providers.level_zero.structs import ze_ipc_mem_handle_t
 
@@ -24,11 +25,9 @@ class LevelZeroImports:
     Each open is a mapping of its own, at an address of its own (Core API, zeMemOpenIpcHandle).
     """
 
-    def __init__(
-        self, driver: LevelZeroDriver, context: int, device: Device, leftovers: Leftovers
-    ) -> None:
+    def __init__(self, driver: LevelZeroDriver, context: int, device: Device, later: Later) -> None:
         self._driver = driver
-        self._leftovers = leftovers
+        self._later = later
         self._context = context
         self._device = device
         self._system = System("level_zero")
@@ -61,7 +60,8 @@ class LevelZeroImports:
         try:
             self._check_size(base, payload)
         except BaseException:
-            self._leftovers.give_back("zeMemCloseIpcHandle", self._context, base)
+            close = partial(self._driver.call, "zeMemCloseIpcHandle", self._context, base)
+            self._later.attempt(close)
             raise
         key = base + payload.offset, payload.size
         with self._lock:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Sequence
+from functools import partial
 
 from umfpy.errors import (
     DriverError,
@@ -16,7 +17,7 @@ from umfpy.errors import (
 from umfpy.provider import Capability, Provider
 from umfpy.providers.host.arguments import check_request, round_up
 from umfpy.providers.host.pieces import Piece
-from umfpy.providers.level_zero.base import LevelZeroBase, check_page_size
+from umfpy.providers.level_zero.base import LevelZeroBase
 from umfpy.providers.level_zero.constants import Result
 from umfpy.providers.level_zero.devices import all_devices
 from umfpy.providers.level_zero.driver import LevelZeroDriver
@@ -25,6 +26,7 @@ from umfpy.providers.level_zero.freeing import FreePolicy
 from umfpy.providers.level_zero.imports import LevelZeroImports
 from umfpy.providers.level_zero.ipc import LevelZeroPayload
 from umfpy.providers.level_zero.kinds import Source, check_kind
+from umfpy.providers.level_zero.pages import check_page_size
 from umfpy.providers.level_zero.properties import allocation_properties
 from umfpy.providers.level_zero.residency import Residency
 
@@ -93,7 +95,7 @@ class LevelZeroProvider(LevelZeroBase):
             self._free_policy = FreePolicy(self._driver, self._device, free_policy)
             self._source = Source(self._driver, handle, self._device, memory_type, ordinal)
             self._exports = LevelZeroExports(self._driver, handle, self._device.uuid)
-            self._imports = LevelZeroImports(self._driver, handle, self._device, self._leftovers)
+            self._imports = LevelZeroImports(self._driver, handle, self._device, self._later)
             self._holdings.append(self._imports)
             self._residency = Residency(self._driver, handle, self._device, at_home=on_device)
             for each in resident_devices:
@@ -176,8 +178,7 @@ class LevelZeroProvider(LevelZeroBase):
         """
         with self._pieces.released(ptr, size) as piece, self._residency.leaving(piece.origin):
             self._free_policy.free(self._context.handle, piece.origin)
-        if self._closed:
-            self._release_if_unused()
+        self._close_if_unused()
 
     def granularity(self, size: int = 0) -> int:
         """Return the page size of this memory: zeMemGetAllocProperties of a small allocation."""
@@ -255,8 +256,7 @@ class LevelZeroProvider(LevelZeroBase):
         """Unmap what `ipc_open` returned: zeMemCloseIpcHandle."""
         self._check_ipc()
         self._imports.close(ptr, size)
-        if self._closed:
-            self._release_if_unused()
+        self._close_if_unused()
 
     @classmethod
     def for_ipc(cls, scope: str) -> Provider:
@@ -304,7 +304,7 @@ class LevelZeroProvider(LevelZeroBase):
 
     def _abandon(self, base: int) -> None:
         """Give back what nobody has seen; if need be, at close."""
-        self._leftovers.give_back("zeMemFree", self._context.handle, base)
+        self._later.attempt(partial(self._driver.call, "zeMemFree", self._context.handle, base))
 
     def _check_ordinal(self, ordinal: int) -> None:
         if self.memory_type == "host" and ordinal:

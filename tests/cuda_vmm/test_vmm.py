@@ -18,7 +18,7 @@ from umfpy.errors import (
 from umfpy.provider import Capability, ChunkInfo
 from umfpy.providers.cuda import CudaProvider, CudaVmmProvider
 from umfpy.providers.cuda.driver import CudaDriver
-from umfpy.providers.cuda.vmm_chunks import chunk_unit, layout
+from umfpy.providers.vmm.provider import VmmProvider
 
 MIB = 1 << 20
 UNIT = 2 * MIB
@@ -27,20 +27,6 @@ UNKNOWN = 999
 
 def mapped(provider):
     return provider.reserved_bytes - provider.kept_bytes
-
-
-def test_layout_of_units_that_are_no_powers_of_two():
-    assert list(layout(8 * UNIT, 3 * UNIT, UNIT)) == [3 * UNIT, 3 * UNIT, 2 * UNIT]
-    assert list(layout(7 * UNIT, 12 * UNIT, UNIT)) == [4 * UNIT, 2 * UNIT, UNIT]
-
-
-@pytest.mark.parametrize("size", [1, 3, 4, 7, 8, 15, 100, 511, 512, 5000])
-def test_layout_fills_exactly_with_few_chunks(size):
-    sizes = list(layout(size * UNIT, chunk_unit(size * UNIT, UNIT), UNIT))
-    assert sum(sizes) == size * UNIT
-    assert sizes == sorted(sizes, reverse=True)
-    assert len(sizes) <= 16 + size * UNIT // (1 << 30)
-    assert all(one >= UNIT and one & (one - 1) == 0 for one in sizes)
 
 
 def test_units(provider):
@@ -270,7 +256,7 @@ def test_the_driver_knows_what_is_inaccessible(provider, emu, refused):
     provider.dalloc(ptr, UNIT)
     assert mapped(provider) == UNIT
     with pytest.raises(DriverError):
-        super(CudaVmmProvider, provider).zero(ptr, 16)
+        super(VmmProvider, provider).zero(ptr, 16)
     assert refused.pop()[0] == "cuMemsetD8"
     provider.free(ptr, UNIT)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import gc
 import os
 
@@ -80,6 +81,8 @@ class Script:
         step(provider.properties, ptr)
         if Capability.SPLIT in provider.capabilities:
             self.pieces(ptr, unit)
+        if Capability.RESERVE in provider.capabilities:
+            self.apart(unit)
         if isinstance(provider, LevelZeroProvider):
             step(provider.add_resident_device, 1)
             step(provider.remove_resident_device, 1)
@@ -102,6 +105,29 @@ class Script:
         step(provider.purge_force, rest, 3 * unit)
         assert self.read(rest, 4) == bytes(4)
         step(provider.merge, ptr, rest, 4 * unit)
+
+    def apart(self, unit):
+        """What is kept comes first, then new memory; it moves, it grows, and goes."""
+        provider, step = self.provider, self.step
+        ptr = step(provider.reserve, 4 * unit)
+        provider.split(ptr, 4 * unit, 3 * unit)
+        commit = functools.partial(provider.commit, clear=False, chunk_size=2 * unit)
+        step(commit, ptr, 3 * unit)
+        step(provider.copy, ptr, b"dirt", 4)
+        step(provider.decommit, ptr, 3 * unit)
+        step(provider.commit, ptr, 3 * unit)
+        assert self.read(ptr, 4) == bytes(4)
+        step(provider.copy, ptr + 2 * unit, b"stay", 4)
+        provider.split(ptr, 3 * unit, 2 * unit)
+        target = step(provider.reserve, 2 * unit)
+        step(provider.remap, [(ptr, 2 * unit)], target, 2 * unit)
+        step(provider.zero, target + unit, 4096)
+        assert self.read(ptr + 2 * unit, 4) == b"stay"
+        assert step(provider.extend, target, 2 * unit, unit)
+        pieces = [(ptr, 2), (ptr + 2 * unit, 1), (ptr + 3 * unit, 1), (target, 3)]
+        for at, units in pieces:
+            step(provider.free, at, units * unit)
+        step(provider.trim)
 
     def share(self, ptr, size):
         provider, step = self.provider, self.step

@@ -1,17 +1,17 @@
-"""LevelZeroVmmProvider on emulated devices: chunks that come and go."""
+"""LevelZeroVmmProvider on emulated devices: chunks that come, go, move and grow."""
 
 from __future__ import annotations
 
 import pytest
 
 from umfpy.errors import DriverError, InvalidArgument, NotSupported, OutOfMemoryError
-from umfpy.provider import Capability
-from umfpy.providers.level_zero import LevelZeroVmmProvider, reservation
+from umfpy.provider import Capability, ChunkInfo
+from umfpy.providers.level_zero import LevelZeroVmmProvider, pages, vmm_driver
 from umfpy.providers.level_zero.constants import Result
 from umfpy.providers.level_zero.driver import LevelZeroDriver
 
 MIB = 1 << 20
-PAGE, LARGE_PAGE = 64 << 10, 2 * MIB
+SMALL_PAGE, UNIT = 64 << 10, 2 * MIB
 UNKNOWN = Result.ZE_RESULT_ERROR_UNKNOWN
 
 
@@ -33,161 +33,348 @@ def physical(emu):
     return sum(item.size for item in emu.live().get("handles", []))
 
 
-def test_units_follow_the_drivers_pages_and_the_size(provider, emu):
-    assert provider.granularity() == PAGE
-    assert provider.granularity(MIB) == PAGE
-    assert provider.granularity(LARGE_PAGE) == LARGE_PAGE
-    assert provider.granularity(1 << 30) == 16 * MIB
-    assert provider.recommended_granularity() == LARGE_PAGE
-    assert provider.recommended_granularity(1 << 30) == 16 * MIB
+def mapped(provider):
+    return provider.reserved_bytes - provider.kept_bytes
 
 
-def test_an_allocation_costs_a_bounded_number_of_calls(provider, emu):
-    for size in (1, PAGE, 3 * MIB, 128 * MIB, (1 << 30) + 1):
+def test_units_follow_the_drivers_page_for_large_requests(provider):
+    assert provider.granularity() == provider.granularity(1 << 30) == UNIT
+    assert provider.recommended_granularity() == UNIT
+    assert provider.recommended_granularity(1 << 30) == 256 * MIB
+
+
+@pytest.mark.parametrize("size", [SMALL_PAGE, 1 * MIB, 8 * MIB])
+def test_a_fixed_chunk_size(emu, size):
+    provider = LevelZeroVmmProvider(chunk_size=size)
+    assert provider.granularity(1) == provider.recommended_granularity() == size
+    ptr = provider.alloc(3 * size + 1)
+    assert [chunk.size for chunk in provider.chunks(ptr, 3 * size + 1)] == [size] * 4
+    provider.split(ptr, 3 * size + 1, size)
+    provider.decommit(ptr, size)
+    provider.commit(ptr, size)
+    assert provider.extend(ptr + size, 2 * size + 1, size)
+    provider.free(ptr, size)
+    provider.free(ptr + size, 3 * size + 1)
+    provider.close()
+
+
+def test_chunk_sizes_that_are_not_possible(emu):
+    before = emu.leaks()
+    with pytest.raises(InvalidArgument, match="power of two"):
+        LevelZeroVmmProvider(chunk_size="6MiB")
+    with pytest.raises(InvalidArgument, match=rf"\({SMALL_PAGE} bytes\)"):
+        LevelZeroVmmProvider(chunk_size="32KiB")
+    assert emu.leaks() == before
+
+
+def test_no_chunk_is_larger_than_its_page_allows(emu, monkeypatch):
+    """A driver whose pages grow on: no chunk is of a size that would need a larger one."""
+    original = pages.page_size
+
+    def growing(driver, context, device, size):
+        return 128 * MIB if size >= 256 * MIB else original(driver, context, device, size)
+
+    monkeypatch.setattr("umfpy.providers.level_zero.base.page_size", growing)
+    provider = LevelZeroVmmProvider()
+    assert provider.granularity() == UNIT
+    ptr = provider.alloc(1 << 30)
+    assert {chunk.size for chunk in provider.chunks(ptr, 1 << 30)} == {128 * MIB}
+    provider.free(ptr, 1 << 30)
+    provider.close()
+
+
+def test_calls_of_an_allocation(provider, emu):
+    for size in (1, 3 * MIB, 128 * MIB, (1 << 30) + 1):
+        provider.trim()
         emu.reset_calls()
         ptr = provider.alloc(size)
-        made = emu.calls["zePhysicalMemCreate"]
-        assert made == -(-size // provider.granularity(size)) <= 128
-        assert emu.calls["zeVirtualMemMap"] == made
-        assert emu.calls["zeVirtualMemReserve"] == 1
-        assert physical(emu) < size + size // 32 + LARGE_PAGE
+        made = len(provider.chunks(ptr, size))
+        assert made == emu.calls["zePhysicalMemCreate"] == emu.calls["zeVirtualMemMap"] <= 16
+        assert emu.calls["zeVirtualMemSetAccessAttribute"] == 0
+        assert physical(emu) == -(-size // UNIT) * UNIT
         provider.free(ptr, size)
-        assert emu.calls["zePhysicalMemDestroy"] == emu.calls["zeVirtualMemUnmap"] == made
-        assert emu.calls["zeVirtualMemFree"] == 1
+        assert emu.calls["zeVirtualMemUnmap"] == made
+
+
+def test_addresses_are_reserved_once(provider, emu):
+    emu.reset_calls()
+    ptrs = [provider.alloc(3 * MIB) for _ in range(10)]
+    for ptr in ptrs:
+        provider.free(ptr, 3 * MIB)
+    assert emu.calls["zeVirtualMemReserve"] == 1
+    assert emu.calls["zeVirtualMemFree"] == 0
 
 
 @pytest.mark.parametrize("alignment", [0, 4096, 4 * MIB, 1 << 30])
 def test_alignment(provider, emu, alignment):
-    ptrs = [provider.alloc(3 * PAGE, alignment) for _ in range(3)]
+    ptrs = [provider.alloc(3 * UNIT, alignment) for _ in range(3)]
     for ptr in ptrs:
-        assert ptr % max(alignment, PAGE) == 0
-        provider.free(ptr, 3 * PAGE)
+        assert ptr % max(alignment, UNIT) == 0
+        provider.free(ptr, 3 * UNIT)
 
 
-def test_a_driver_that_takes_no_proposal_reserves_more(provider, emu, monkeypatch):
-    """The driver may reserve elsewhere; then the alignment is found inside a larger range."""
+def test_a_driver_that_takes_no_proposal(provider, emu, monkeypatch):
+    """The driver may reserve elsewhere; the alignment is found inside of what it gives."""
     original = LevelZeroDriver.make
 
     def elsewhere(driver, name, *args):
         if name == "zeVirtualMemReserve":
             context, hint, length = args
-            args = context, hint + LARGE_PAGE, length
+            args = context, hint + UNIT, length
         return original(driver, name, *args)
 
     monkeypatch.setattr(LevelZeroDriver, "make", elsewhere)
-    emu.reset_calls()
-    ptr = provider.alloc(PAGE, 64 * MIB)
+    ptr = provider.alloc(UNIT, 64 * MIB)
     assert ptr % (64 * MIB) == 0
-    assert emu.calls["zeVirtualMemReserve"] == 2
-    provider.free(ptr, PAGE)
-    assert emu.calls["zeVirtualMemFree"] == 2
+    provider.free(ptr, UNIT)
 
 
-def test_pieces_give_back_their_memory_and_the_last_one_the_addresses(provider, emu):
-    ptr = provider.alloc(8 * LARGE_PAGE)
-    provider.split(ptr, 8 * LARGE_PAGE, 2 * LARGE_PAGE)
-    provider.split(ptr + 2 * LARGE_PAGE, 6 * LARGE_PAGE, 5 * LARGE_PAGE)
-    provider.free(ptr + 2 * LARGE_PAGE, 5 * LARGE_PAGE)
-    assert physical(emu) == 3 * LARGE_PAGE
-    provider.free(ptr, 2 * LARGE_PAGE)
-    emu.reset_calls()
-    provider.free(ptr + 7 * LARGE_PAGE, LARGE_PAGE)
-    assert emu.calls["zeVirtualMemFree"] == 1
+def test_a_reservation_at_half_a_page_is_refused(provider, emu, monkeypatch):
+    original = LevelZeroDriver.make
+
+    def half(driver, name, *args):
+        found = original(driver, name, *args)
+        return found + SMALL_PAGE if name == "zeVirtualMemReserve" else found
+
+    def whole(driver, name, *args):
+        if name == "zeVirtualMemFree":
+            args = args[0], args[1] - SMALL_PAGE, args[2]
+        return call(driver, name, *args)
+
+    call = LevelZeroDriver.call
+    monkeypatch.setattr(LevelZeroDriver, "make", half)
+    monkeypatch.setattr(LevelZeroDriver, "call", whole)
+    before = emu.live().get("reservations")
+    with pytest.raises(DriverError, match="no multiple of the page, 2097152 bytes"):
+        provider.alloc(UNIT)
+    assert emu.live().get("reservations") == before
+
+
+@pytest.mark.parametrize("error", [UNKNOWN, Result.ZE_RESULT_ERROR_UNSUPPORTED_SIZE])
+def test_short_of_addresses_only_what_is_needed_is_reserved(provider, emu, error):
+    emu.fail("zeVirtualMemReserve", error=error)
+    if error == UNKNOWN:
+        with pytest.raises(DriverError, match="zeVirtualMemReserve"):
+            provider.alloc(UNIT)
+        return
+    ptr = provider.alloc(UNIT)
+    assert [item.size for item in emu.live()["reservations"]] == [UNIT]
+    provider.free(ptr, UNIT)
+
+
+def test_a_proposal_is_vacant():
+    system = vmm_driver.System("level_zero")
+    assert vmm_driver._vacant(system, 3 * UNIT, 64 * MIB) % (64 * MIB) == 0
+
+
+def test_pieces_give_back_their_memory(provider, emu):
+    ptr = provider.alloc(8 * UNIT)
+    provider.split(ptr, 8 * UNIT, 2 * UNIT)
+    provider.split(ptr + 2 * UNIT, 6 * UNIT, 4 * UNIT)
+    provider.free(ptr + 2 * UNIT, 4 * UNIT)
+    assert mapped(provider) == 4 * UNIT
+    provider.free(ptr, 2 * UNIT)
+    provider.free(ptr + 6 * UNIT, 2 * UNIT)
+    assert mapped(provider) == 0
+    assert physical(emu) == provider.kept_bytes > 0
+    provider.trim()
     assert physical(emu) == 0
 
 
 def test_a_ragged_end_belongs_to_the_last_piece(provider, emu):
-    size = 3 * PAGE + 100
+    size = 3 * UNIT + 100
     ptr = provider.alloc(size)
-    provider.split(ptr, size, 3 * PAGE)
-    provider.free(ptr, 3 * PAGE)
-    assert physical(emu) == PAGE
-    provider.free(ptr + 3 * PAGE, 100)
+    provider.split(ptr, size, 3 * UNIT)
+    provider.free(ptr, 3 * UNIT)
+    assert mapped(provider) == UNIT
+    provider.free(ptr + 3 * UNIT, 100)
 
 
-def test_splits_at_chunks_only(provider):
-    ptr = provider.alloc(8 * LARGE_PAGE)
-    for first in (PAGE, LARGE_PAGE + 1, 0, 8 * LARGE_PAGE):
-        with pytest.raises(InvalidArgument, match="multiple of"):
-            provider.split(ptr, 8 * LARGE_PAGE, first)
+def test_splits_between_chunks_only(provider):
+    ptr = provider.alloc(32 * UNIT)
+    for first in (SMALL_PAGE, UNIT + 1, 0, 32 * UNIT):
+        with pytest.raises(InvalidArgument):
+            provider.split(ptr, 32 * UNIT, first)
+    with pytest.raises(InvalidArgument, match="inside a chunk of 16777216 bytes"):
+        provider.split(ptr, 32 * UNIT, UNIT)
     with pytest.raises(InvalidArgument):
-        provider.split(1 << 20, LARGE_PAGE, PAGE)
-    provider.free(ptr, 8 * LARGE_PAGE)
-
-
-def test_two_allocations_that_touch_are_not_merged(provider, monkeypatch):
-    low = provider.alloc(2 * LARGE_PAGE)
-    provider.free(low, 2 * LARGE_PAGE)
-    proposals = [low, low + LARGE_PAGE]
-    monkeypatch.setattr(reservation, "_vacant", lambda *arguments: proposals.pop(0))
-    assert provider.alloc(LARGE_PAGE) == low
-    high = provider.alloc(LARGE_PAGE)
-    assert high == low + LARGE_PAGE
-    with pytest.raises(InvalidArgument, match="different allocations"):
-        provider.merge(low, high, 2 * LARGE_PAGE)
-    provider.free(low, LARGE_PAGE)
-    provider.free(high, LARGE_PAGE)
+        provider.split(1 << 20, 2 * UNIT, UNIT)
+    provider.free(ptr, 32 * UNIT)
 
 
 def test_decommit_gives_memory_back_and_commit_brings_zeros(provider, emu):
-    ptr = provider.alloc(2 * LARGE_PAGE)
+    ptr = provider.alloc(2 * UNIT)
     provider.copy(ptr, b"data", 4)
-    provider.decommit(ptr, 2 * LARGE_PAGE)
+    provider.decommit(ptr, 2 * UNIT)
+    provider.trim()
     assert physical(emu) == 0
     assert provider.properties(ptr)["committed"] is False
     with pytest.raises(InvalidArgument, match="commit them first"):
         provider.zero(ptr, 4)
     with pytest.raises(InvalidArgument, match="commit them first"):
-        read(provider, ptr + LARGE_PAGE - 2, 4)
+        read(provider, ptr + UNIT - 2, 4)
     with pytest.raises(InvalidArgument, match="commit it first"):
-        provider.purge_force(ptr, 2 * LARGE_PAGE)
-    provider.decommit(ptr, 2 * LARGE_PAGE)
+        provider.purge_force(ptr, 2 * UNIT)
+    provider.decommit(ptr, 2 * UNIT)
     emu.reset_calls()
-    provider.commit(ptr, 2 * LARGE_PAGE)
+    provider.commit(ptr, 2 * UNIT)
     # Nobody promises that fresh physical memory is zero; on the emulated device it is.
-    assert emu.calls["zeCommandListAppendMemoryFill"] == emu.calls["zePhysicalMemCreate"] == 2
+    assert emu.calls["zeCommandListAppendMemoryFill"] == 1
+    assert emu.calls["zePhysicalMemCreate"] == 2
     assert read(provider, ptr, 4) == bytes(4)
     provider.copy(ptr, b"kept", 4)
-    provider.commit(ptr, 2 * LARGE_PAGE)
+    provider.commit(ptr, 2 * UNIT)
     assert emu.calls["zePhysicalMemCreate"] == 2
     assert read(provider, ptr, 4) == b"kept"
-    provider.free(ptr, 2 * LARGE_PAGE)
+    provider.free(ptr, 2 * UNIT)
+
+
+def test_what_is_kept_serves_again_and_is_cleared(provider, emu):
+    ptr = provider.alloc(4 * UNIT)
+    provider.copy(ptr, b"x" * 4 * UNIT, 4 * UNIT)
+    provider.decommit(ptr, 4 * UNIT)
+    assert provider.kept_bytes == 4 * UNIT
+    emu.reset_calls()
+    provider.commit(ptr, 4 * UNIT)
+    assert emu.calls["zePhysicalMemCreate"] == 0
+    assert read(provider, ptr, 4 * UNIT) == bytes(4 * UNIT)
+    provider.decommit(ptr, 4 * UNIT)
+    emu.reset_calls()
+    provider.commit(ptr, 4 * UNIT, clear=False)
+    assert emu.calls["zeCommandListAppendMemoryFill"] == emu.calls["zePhysicalMemCreate"] == 0
+    provider.free(ptr, 4 * UNIT)
+
+
+def test_what_is_kept_is_bounded_and_goes_before_memory_runs_out(provider, emu):
+    ptr = provider.alloc(1 << 30)
+    provider.free(ptr, 1 << 30)
+    assert provider.kept_bytes <= (4 << 30) // 64
+    small = [provider.alloc(8 * MIB) for _ in range(4)]
+    for ptr in small:
+        provider.free(ptr, 8 * MIB)
+    assert provider.kept_bytes
+    everything = provider.alloc(4 << 30)
+    assert provider.reserved_bytes == physical(emu) == 4 << 30
+    provider.free(everything, 4 << 30)
+
+
+def test_reserved_addresses_are_backed_part_by_part(provider, emu):
+    ptr = provider.reserve(64 * MIB, 32 * MIB)
+    assert ptr % (32 * MIB) == physical(emu) == 0
+    provider.split(ptr, 64 * MIB, 10 * MIB)
+    provider.commit(ptr, 10 * MIB, chunk_size=4 * MIB)
+    found = provider.chunks(ptr, 64 * MIB)
+    assert found == [
+        ChunkInfo(ptr, 4 * MIB),
+        ChunkInfo(ptr + 4 * MIB, 4 * MIB),
+        ChunkInfo(ptr + 8 * MIB, UNIT),
+    ]
+    assert provider.chunks(ptr + UNIT, 62 * MIB) == found[1:]
+    provider.free(ptr + 10 * MIB, 54 * MIB)
+    provider.free(ptr, 10 * MIB)
+
+
+def test_growth_in_place_never_holds_two_copies(provider, emu):
+    size = 8 * MIB
+    ptr = provider.alloc(size)
+    provider.copy(ptr, b"first", 5)
+    while size < 2 << 30:
+        assert provider.extend(ptr, size, size // 2)
+        size += size // 2
+        assert size <= mapped(provider) < size + UNIT
+    assert read(provider, ptr, 5) == b"first"
+    provider.zero(ptr + size - 16, 16)
+    provider.free(ptr, size)
+
+
+def test_free_memory_goes_where_it_is_needed_and_no_live_byte_moves(provider, emu):
+    """Every second of many is free; together they become one large piece."""
+    ptrs = [provider.alloc(4 * MIB) for _ in range(16)]
+    for ptr in ptrs:
+        provider.copy(ptr, ptr.to_bytes(8, "little"), 8)
+    everything = mapped(provider)
+    target = provider.reserve(32 * MIB)
+    emu.reset_calls()
+    provider.remap([(ptr, 4 * MIB) for ptr in ptrs[::2]], target, 32 * MIB)
+    assert mapped(provider) == everything
+    assert emu.calls["zePhysicalMemCreate"] == emu.calls["zePhysicalMemDestroy"] == 0
+    assert emu.calls["zeVirtualMemMap"] == emu.calls["zeVirtualMemUnmap"] == 16
+    provider.copy(target, b"x" * 32 * MIB, 32 * MIB)
+    for ptr in ptrs[1::2]:
+        assert read(provider, ptr, 8) == ptr.to_bytes(8, "little")
+    provider.free(target, 32 * MIB)
+    provider.commit(ptrs[0], 4 * MIB)
+    for ptr in ptrs:
+        provider.free(ptr, 4 * MIB)
+
+
+@pytest.mark.parametrize("nth", [1, 2, 3, 4])
+@pytest.mark.parametrize("call", ["zeVirtualMemMap", "zeVirtualMemUnmap"])
+def test_a_remap_that_fails_half_way_changes_nothing(provider, emu, call, nth):
+    ptr = provider.alloc(4 * UNIT)
+    data = b"data" * UNIT
+    provider.copy(ptr, data, 4 * UNIT)
+    target = provider.reserve(4 * UNIT)
+    before = provider.chunks(ptr, 4 * UNIT)
+    emu.fail(call, nth=nth, error=UNKNOWN)
+    with pytest.raises(DriverError, match=call):
+        provider.remap([(ptr, 4 * UNIT)], target, 4 * UNIT)
+    assert provider.chunks(ptr, 4 * UNIT) == before
+    assert provider.chunks(target, 4 * UNIT) == []
+    assert read(provider, ptr, 4 * UNIT) == data
+    provider.remap([(ptr, 4 * UNIT)], target, 4 * UNIT)
+    provider.free(ptr, 4 * UNIT)
+    provider.free(target, 4 * UNIT)
 
 
 def test_dalloc_keeps_memory_and_contents(provider, emu):
-    ptr = provider.alloc(4 * PAGE)
+    ptr = provider.alloc(4 * UNIT)
     provider.copy(ptr, b"data", 4)
-    provider.dalloc(ptr, 4 * PAGE)
-    assert physical(emu) == 4 * PAGE
+    provider.dalloc(ptr, 4 * UNIT)
+    assert physical(emu) == mapped(provider) == 4 * UNIT
     with pytest.raises(InvalidArgument, match="commit them first"):
         provider.copy(ptr, b"none", 4)
-    provider.commit(ptr, 4 * PAGE)
+    provider.commit(ptr, 4 * UNIT)
     assert read(provider, ptr, 4) == b"data"
-    provider.dalloc(ptr, 4 * PAGE)
-    provider.decommit(ptr, 4 * PAGE)
-    provider.commit(ptr, 4 * PAGE)
+    provider.dalloc(ptr, 4 * UNIT)
+    provider.decommit(ptr, 4 * UNIT)
+    provider.commit(ptr, 4 * UNIT)
     assert read(provider, ptr, 4) == bytes(4)
-    provider.free(ptr, 4 * PAGE)
+    provider.free(ptr, 4 * UNIT)
 
 
 def test_the_driver_knows_what_is_inaccessible(provider, emu):
-    ptr = provider.alloc(PAGE)
-    provider.dalloc(ptr, PAGE)
+    ptr = provider.alloc(UNIT)
+    provider.dalloc(ptr, UNIT)
     with pytest.raises(DriverError, match="zeCommandListAppendMemoryFill"):
         provider._contents.zero(ptr, 16, None)
-    provider.free(ptr, PAGE)
+    provider.free(ptr, UNIT)
+
+
+def test_what_is_hidden_is_so_again_after_a_failure(provider, emu):
+    """A hidden chunk that was unmapped and had to come back: still nobody gets at it."""
+    ptr = provider.alloc(2 * UNIT)
+    provider.dalloc(ptr, 2 * UNIT)
+    emu.fail("zeVirtualMemUnmap", nth=2, error=UNKNOWN)
+    with pytest.raises(DriverError, match="zeVirtualMemUnmap"):
+        provider.decommit(ptr, 2 * UNIT)
+    with pytest.raises(DriverError, match="zeCommandListAppendMemoryFill"):
+        provider._contents.zero(ptr, 16, None)
+    provider.commit(ptr, 2 * UNIT)
+    provider.zero(ptr, 2 * UNIT)
+    provider.free(ptr, 2 * UNIT)
 
 
 def test_a_mixed_piece_gets_back_what_each_part_had(provider, emu):
-    ptr = provider.alloc(2 * PAGE)
-    provider.copy(ptr, b"x" * (2 * PAGE), 2 * PAGE)
-    provider.split(ptr, 2 * PAGE, PAGE)
-    provider.dalloc(ptr, PAGE)
-    provider.decommit(ptr + PAGE, PAGE)
-    provider.merge(ptr, ptr + PAGE, 2 * PAGE)
-    provider.commit(ptr, 2 * PAGE)
-    assert read(provider, ptr, 2 * PAGE) == b"x" * PAGE + bytes(PAGE)
-    provider.free(ptr, 2 * PAGE)
+    ptr = provider.alloc(2 * UNIT)
+    provider.copy(ptr, b"x" * (2 * UNIT), 2 * UNIT)
+    provider.split(ptr, 2 * UNIT, UNIT)
+    provider.dalloc(ptr, UNIT)
+    provider.decommit(ptr + UNIT, UNIT)
+    provider.merge(ptr, ptr + UNIT, 2 * UNIT)
+    provider.commit(ptr, 2 * UNIT)
+    assert read(provider, ptr, 2 * UNIT) == b"x" * UNIT + bytes(UNIT)
+    provider.free(ptr, 2 * UNIT)
 
 
 @pytest.mark.parametrize("nth", [1, 2, 3, 4])
@@ -195,51 +382,54 @@ def test_a_mixed_piece_gets_back_what_each_part_had(provider, emu):
 def test_an_allocation_that_fails_half_way_leaves_nothing(provider, emu, call, nth):
     emu.fail(call, nth=nth, error=Result.ZE_RESULT_ERROR_OUT_OF_DEVICE_MEMORY)
     with pytest.raises(OutOfMemoryError, match=f"{call} failed .*out of device memory"):
-        provider.alloc(4 * PAGE)
-    assert set(emu.leaks()) <= {"contexts", "lists"}
+        provider.alloc(4 * UNIT)
+    assert mapped(provider) == provider.live_count() == 0
+    assert not emu.live().get("mappings")
 
 
 @pytest.mark.parametrize("nth", [1, 2, 3, 4])
 def test_a_commit_that_fails_half_way_leaves_it_decommitted(provider, emu, nth):
-    ptr = provider.alloc(4 * PAGE)
-    provider.decommit(ptr, 4 * PAGE)
-    for call in ("zePhysicalMemCreate", "zeVirtualMemMap", "zeCommandListAppendMemoryFill"):
+    ptr = provider.reserve(4 * UNIT)
+    calls = ["zePhysicalMemCreate", "zeVirtualMemMap"]
+    # What lies side by side is cleared at once.
+    for call in [*calls, "zeCommandListAppendMemoryFill"] if nth == 1 else calls:
         emu.fail(call, nth=nth, error=UNKNOWN)
         with pytest.raises(DriverError, match=call):
-            provider.commit(ptr, 4 * PAGE)
-        assert physical(emu) == 0
+            provider.commit(ptr, 4 * UNIT)
+        assert mapped(provider) == 0
         assert provider.properties(ptr)["committed"] is False
-    provider.commit(ptr, 4 * PAGE)
-    provider.free(ptr, 4 * PAGE)
+        provider.trim()
+    provider.commit(ptr, 4 * UNIT)
+    provider.free(ptr, 4 * UNIT)
 
 
 @pytest.mark.parametrize("nth", [1, 2, 3, 4])
 def test_what_fails_half_way_keeps_contents(provider, emu, nth):
-    ptr = provider.alloc(4 * PAGE)
-    data = b"data" * PAGE
-    provider.copy(ptr, data, 4 * PAGE)
+    ptr = provider.alloc(4 * UNIT)
+    data = b"data" * UNIT
+    provider.copy(ptr, data, 4 * UNIT)
     emu.fail("zeVirtualMemUnmap", nth=nth, error=UNKNOWN)
     for method in (provider.decommit, provider.free):
         with pytest.raises(DriverError, match="zeVirtualMemUnmap"):
-            method(ptr, 4 * PAGE)
-        assert read(provider, ptr, 4 * PAGE) == data
+            method(ptr, 4 * UNIT)
+        assert read(provider, ptr, 4 * UNIT) == data
         emu.fail("zeVirtualMemUnmap", nth=nth, error=UNKNOWN)
     emu.clear_faults()
     emu.fail("zeVirtualMemSetAccessAttribute", nth=nth, error=UNKNOWN)
     with pytest.raises(DriverError, match="zeVirtualMemSetAccessAttribute"):
-        provider.dalloc(ptr, 4 * PAGE)
-    assert read(provider, ptr, 4 * PAGE) == data
-    provider.free(ptr, 4 * PAGE)
+        provider.dalloc(ptr, 4 * UNIT)
+    assert read(provider, ptr, 4 * UNIT) == data
+    provider.free(ptr, 4 * UNIT)
 
 
 @pytest.mark.parametrize("call", ["zePhysicalMemDestroy", "zeVirtualMemFree"])
 def test_what_cannot_be_given_back_now_is_at_close(emu, call):
     provider = LevelZeroVmmProvider()
-    ptr = provider.alloc(2 * PAGE)
+    ptr = provider.alloc((1 << 30) + UNIT)
     emu.fail(call, error=UNKNOWN)
-    provider.free(ptr, 2 * PAGE)
+    provider.free(ptr, (1 << 30) + UNIT)
     assert provider.live_count() == 0
-    assert set(emu.leaks()) - {"contexts"}
+    emu.clear_faults()
     emu.fail(call, error=UNKNOWN)
     with pytest.raises(DriverError, match=call):
         provider.close()
@@ -248,21 +438,21 @@ def test_what_cannot_be_given_back_now_is_at_close(emu, call):
 
 def test_memory_that_could_not_be_cleared_is_cleared_later(provider, emu):
     """Neither clearing nor giving back works: what is there is still not taken for clean."""
-    dirty = provider.alloc(PAGE)
-    provider.copy(dirty, b"x" * PAGE, PAGE)
-    ptr = provider.alloc(PAGE)
-    provider.decommit(ptr, PAGE)
-    provider.free(dirty, PAGE)
+    dirty = provider.alloc(UNIT)
+    provider.copy(dirty, b"x" * UNIT, UNIT)
+    ptr = provider.alloc(UNIT)
+    provider.decommit(ptr, UNIT)
+    provider.free(dirty, UNIT)
     emu.fail("zeCommandListAppendMemoryFill", error=UNKNOWN)
     emu.fail("zeVirtualMemUnmap", error=UNKNOWN)
     with pytest.raises(DriverError, match="zeCommandListAppendMemoryFill"):
-        provider.commit(ptr, PAGE)
+        provider.commit(ptr, UNIT)
     emu.clear_faults()
     emu.reset_calls()
-    provider.commit(ptr, PAGE)
+    provider.commit(ptr, UNIT)
     assert emu.calls["zeCommandListAppendMemoryFill"] == 1
-    assert read(provider, ptr, PAGE) == bytes(PAGE)
-    provider.free(ptr, PAGE)
+    assert read(provider, ptr, UNIT) == bytes(UNIT)
+    provider.free(ptr, UNIT)
 
 
 def test_out_of_memory_says_what_the_device_has(provider):
@@ -272,13 +462,13 @@ def test_out_of_memory_says_what_the_device_has(provider):
         assert (caught.value.requested, caught.value.provider) == (size, "level_zero_vmm")
     ptr = provider.alloc(4 << 30)
     with pytest.raises(OutOfMemoryError):
-        provider.alloc(PAGE)
+        provider.alloc(UNIT)
     provider.free(ptr, 4 << 30)
 
 
 def test_there_is_no_ipc(provider):
     assert Capability.IPC not in provider.capabilities
-    ptr = provider.alloc(PAGE)
+    ptr = provider.alloc(UNIT)
     with pytest.raises(NotSupported, match="no IPC"):
-        provider.ipc_export(ptr, PAGE)
-    provider.free(ptr, PAGE)
+        provider.ipc_export(ptr, UNIT)
+    provider.free(ptr, UNIT)

@@ -9,14 +9,6 @@ from dataclasses import dataclass
 from umfpy.errors import InvalidArgument
 from umfpy.providers.host.address_map import AddressMap
 
-#: An allocation is cut into about this many chunks, so that parts of it can go by themselves.
-#: Each costs its own calls: in the modelled latencies four make an allocation of 100 MiB half
-#: again as expensive as one does, and eight twice.
-PARTS = 4
-
-#: No chunk is larger: 1 GiB costs per byte hardly more than one cuMemAlloc of all.
-LARGEST = 1 << 30
-
 
 @dataclass
 class Chunk:
@@ -38,25 +30,6 @@ class Chunk:
     def end(self) -> int:
         """The address behind the last byte."""
         return self.ptr + self.size
-
-
-def chunk_unit(size: int, granularity: int) -> int:
-    """Return the bytes of most chunks of an allocation of `size` bytes, a power of two."""
-    share = max(size // PARTS, 1)
-    return max(min(1 << (share.bit_length() - 1), LARGEST), granularity)
-
-
-def layout(size: int, unit: int, granularity: int) -> Iterator[int]:
-    """Yield the sizes of the chunks that make up `size` bytes; all are multiples of granularity.
-
-    Whole units first, then powers of two times the granularity, so that nothing is lost by
-    rounding, and chunks of one allocation fit in another.
-    """
-    while size:
-        if unit > size:
-            unit = granularity << ((size // granularity).bit_length() - 1)
-        yield unit
-        size -= unit
 
 
 class ChunkTable:

@@ -6,9 +6,9 @@ import heapq
 import threading
 
 from umfpy.errors import OutOfMemoryError
-from umfpy.providers.cuda.driver import CudaDriver
 from umfpy.providers.host.address_map import AddressMap
 from umfpy.providers.host.arguments import round_up
+from umfpy.providers.vmm.driver import VmmDriver
 
 
 class AddressSpace:
@@ -27,7 +27,7 @@ class AddressSpace:
         Bytes to reserve at once; more where a range needs more.
     """
 
-    def __init__(self, driver: CudaDriver, granularity: int, span: int) -> None:
+    def __init__(self, driver: VmmDriver, granularity: int, span: int) -> None:
         self._driver = driver
         self._granularity = granularity
         self._span = round_up(span, granularity)
@@ -52,7 +52,7 @@ class AddressSpace:
         OutOfMemoryError
             There are no more such addresses.
         DriverError
-            cuMemAddressReserve failed otherwise.
+            The driver refused for another reason.
         """
         with self._lock:
             hole = self._largest_hole()
@@ -91,14 +91,14 @@ class AddressSpace:
             return found[0]
 
     def trim(self) -> None:
-        """Give reservations back in which nothing is taken: cuMemAddressFree.
+        """Give reservations back in which nothing is taken.
 
         Raises DriverError if the driver refuses; those that are left stay in use.
         """
         with self._lock:
             for base, size in self._reservations.items():
                 if self._free.get(base) == size:
-                    self._driver.call("cuMemAddressFree", base, size)
+                    self._driver.unreserve(base, size)
                     self._remove(base)
                     self._reservations.pop(base)
 
@@ -123,15 +123,14 @@ class AddressSpace:
         return middle if middle + size <= end else lowest
 
     def _reserve(self, least: int) -> int:
-        """Return the base of a new reservation: cuMemAddressReserve."""
-        size = max(self._span, least)
+        """Return the base of a new reservation."""
+        wanted = max(self._span, least)
         try:
-            base = int(self._driver.call("cuMemAddressReserve", size, 0, 0, 0))
+            base, size = self._driver.reserve(wanted)
         except OutOfMemoryError:
-            if size == least:
+            if wanted == least:
                 raise
-            size = least
-            base = int(self._driver.call("cuMemAddressReserve", size, 0, 0, 0))
+            base, size = self._driver.reserve(least)
         self._reservations.put(base, size)
         self._add(base, size)
         return base

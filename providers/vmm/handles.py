@@ -5,30 +5,26 @@ from __future__ import annotations
 import contextlib
 import threading
 from bisect import bisect_right, insort
-from typing import Any
 
 from umfpy.errors import DriverError, OutOfMemoryError
-from umfpy.providers.cuda.driver import CudaDriver
+from umfpy.providers.vmm.driver import VmmDriver
 
 
 class Handles:
     """Makes physical memory, and keeps some that is not mapped, for the next who needs it.
 
-    To make and release 2 MiB costs more than to map them, and 128 MiB twice as much as cuMemAlloc
-    of as many.  What is kept is counted in `reserved_bytes`, and is released before a request
-    fails for lack of memory.
+    With CUDA, to make and release 2 MiB costs more than to map them, and 128 MiB twice as much as
+    cuMemAlloc of as many.  What is kept is counted in `reserved_bytes`, and is released before a
+    request fails for lack of memory.
 
     Parameters
     ----------
-    properties
-        A CUmemAllocationProp: which device, and how the memory may be shared.
     keep_bytes
         The most to keep.
     """
 
-    def __init__(self, driver: CudaDriver, properties: Any, keep_bytes: int) -> None:
+    def __init__(self, driver: VmmDriver, keep_bytes: int) -> None:
         self._driver = driver
-        self._properties = properties
         self._keep_bytes = keep_bytes
         self._lock = threading.Lock()
         self._kept: dict[int, list[int]] = {}  # bytes: handles, at least one
@@ -48,24 +44,24 @@ class Handles:
         return self._kept_bytes
 
     def take(self, size: int) -> int:
-        """Return a handle of `size` bytes whose contents are anything: a kept one, or cuMemCreate.
+        """Return a handle of `size` bytes whose contents are anything: a kept one, or a new one.
 
         Raises
         ------
         OutOfMemoryError
             The device has no more, also after everything kept was released.
         DriverError
-            Whatever else cuMemCreate answered.
+            Whatever else the driver answered.
         """
         with self._lock:
             if size in self._kept:
                 return self._pop(size)
         try:
-            handle = self._create(size)
+            handle = self._driver.create(size)
         except OutOfMemoryError:
             if not self._release_kept(0):
                 raise
-            handle = self._create(size)
+            handle = self._driver.create(size)
         with self._lock:
             self._reserved_bytes += size
         return handle
@@ -80,7 +76,7 @@ class Handles:
             return self._pop(size), size
 
     def give(self, handle: int, size: int, *, reusable: bool = True) -> None:
-        """Take back a handle that is mapped nowhere, to keep or to release: cuMemRelease.
+        """Take back a handle that is mapped nowhere, to keep or to release.
 
         A driver that refuses is asked again by `trim`.
         """
@@ -120,7 +116,7 @@ class Handles:
         return self._kept[size][-1], size
 
     def _release(self, handle: int, size: int) -> None:
-        self._driver.call("cuMemRelease", handle)
+        self._driver.release(handle)
         if self._doomed and self._doomed[-1] == (handle, size):
             self._doomed.pop()
         else:
@@ -142,6 +138,3 @@ class Handles:
             self._sizes.remove(size)
         self._kept_bytes -= size
         return handle
-
-    def _create(self, size: int) -> int:
-        return int(self._driver.call("cuMemCreate", size, self._properties, 0))

@@ -3,37 +3,28 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
-from typing import Any
 
 from umfpy.errors import UmfpyError
-from umfpy.providers.cuda.driver import CudaDriver
-from umfpy.providers.cuda.vmm_chunks import Chunk, runs
-from umfpy.providers.cuda.vmm_handles import Handles
-from umfpy.providers.cuda.vmm_later import Later
+from umfpy.providers.host.later import Later
+from umfpy.providers.vmm.chunks import Chunk, runs
+from umfpy.providers.vmm.driver import VmmDriver
+from umfpy.providers.vmm.handles import Handles
 
 
 class Mapper:
     """Maps, shows, hides and drops chunks.
 
-    Several chunks in a row are given access, and unmapped, with one call.  A chunk says itself
-    what it is like, also after a call has failed and what was done before could not be undone.
-
-    Parameters
-    ----------
-    devices
-        Ordinals of those that get access.
+    Where the driver can, several chunks in a row are given access, and unmapped, with one call.
+    A chunk says itself what it is like, also after a call has failed and what was done before
+    could not be undone.
     """
 
-    def __init__(
-        self, driver: CudaDriver, handles: Handles, later: Later, devices: Sequence[int]
-    ) -> None:
+    def __init__(self, driver: VmmDriver, handles: Handles, later: Later) -> None:
         self._driver = driver
         self._handles = handles
         self._later = later
-        self._access = access_of(driver, devices, "READWRITE")
-        self._no_access = access_of(driver, devices, "NONE")
 
     def make(self, ptr: int, sizes: Iterable[int], into: list[Chunk]) -> None:
         """Append chunks of these sizes, from `ptr` on, to a list; to be shown or dropped.
@@ -57,23 +48,20 @@ class Mapper:
         return end - ptr
 
     def show(self, chunks: Sequence[Chunk]) -> None:
-        """Let the devices at chunks, and map them where they are not: cuMemMap, cuMemSetAccess."""
+        """Let the devices at chunks, and map them where they are not."""
         for chunk in chunks:
             if not chunk.mapped:
-                self._driver.call("cuMemMap", chunk.ptr, chunk.size, 0, chunk.handle, 0)
-                chunk.mapped = True
-        for run in runs(chunks):
+                self._map(chunk, accessible=True)
+        for run in self._groups(chunks):
             if any(chunk.hidden for chunk in run):
-                self._set_access(run, self._access)
-                _mark(run, hidden=False)
+                self._set_access(run, accessible=True)
 
     def hide(self, chunks: Sequence[Chunk]) -> None:
-        """Let nobody at chunks, which keep their contents: cuMemSetAccess, none."""
+        """Let nobody at chunks, which keep their contents."""
         done: list[Chunk] = []
         try:
-            for run in runs(chunk for chunk in chunks if not chunk.hidden):
-                self._set_access(run, self._no_access)
-                _mark(run, hidden=True)
+            for run in self._groups(chunk for chunk in chunks if not chunk.hidden):
+                self._set_access(run, accessible=False)
                 done += run
         except UmfpyError:
             with contextlib.suppress(UmfpyError):
@@ -81,15 +69,15 @@ class Mapper:
             raise
 
     def unmap(self, chunks: Sequence[Chunk]) -> None:
-        """Take chunks from their addresses: cuMemUnmap; they keep their handles.
+        """Take chunks from their addresses; they keep their handles.
 
         The device must be done with them.
         """
         shown = [chunk for chunk in chunks if not chunk.hidden]
         done: list[Chunk] = []
         try:
-            for run in runs(chunk for chunk in chunks if chunk.mapped):
-                self._driver.call("cuMemUnmap", run[0].ptr, run[-1].end - run[0].ptr)
+            for run in self._groups(chunk for chunk in chunks if chunk.mapped):
+                self._driver.unmap(*_range(run))
                 for chunk in run:
                     chunk.mapped, chunk.hidden = False, True
                 done += run
@@ -112,7 +100,7 @@ class Mapper:
         try:
             self.unmap(chunks)
             for chunk in chunks:
-                moved.append(replace(chunk, ptr=ptr, mapped=False, hidden=True))
+                moved.append(replace(chunk, ptr=ptr, mapped=False, hidden=True, unclean=False))
                 ptr += chunk.size
             self.show(moved)
         except UmfpyError:
@@ -129,31 +117,27 @@ class Mapper:
 
         The failure that led here is the one to tell; what a chunk is like then, it says itself.
         """
+        visible = {chunk.ptr for chunk in shown}
         with contextlib.suppress(UmfpyError):
             for chunk in chunks:
                 if not chunk.mapped:
-                    self._driver.call("cuMemMap", chunk.ptr, chunk.size, 0, chunk.handle, 0)
-                    chunk.mapped = True
+                    self._map(chunk, accessible=chunk.ptr in visible)
             self.show(shown)
 
-    def _set_access(self, run: Sequence[Chunk], access: list[Any]) -> None:
-        length = run[-1].end - run[0].ptr
-        self._driver.call("cuMemSetAccess", run[0].ptr, length, access, len(access))
+    def _map(self, chunk: Chunk, *, accessible: bool) -> None:
+        place = chunk.ptr, chunk.size, chunk.handle
+        chunk.hidden = not self._driver.map(*place, accessible=accessible)
+        chunk.mapped = True
+
+    def _set_access(self, run: Sequence[Chunk], *, accessible: bool) -> None:
+        self._driver.set_access(*_range(run), accessible=accessible)
+        for chunk in run:
+            chunk.hidden = not accessible
+
+    def _groups(self, chunks: Iterable[Chunk]) -> Iterator[list[Chunk]]:
+        """Group chunks, which are in order, by what one call of the driver is for."""
+        return runs(chunks) if self._driver.joins else ([chunk] for chunk in chunks)
 
 
-def _mark(chunks: Iterable[Chunk], *, hidden: bool) -> None:
-    for chunk in chunks:
-        chunk.hidden = hidden
-
-
-def access_of(driver: CudaDriver, devices: Sequence[int], protection: str) -> list[Any]:
-    """Return a CUmemAccessDesc for each device; `protection` is NONE, READ or READWRITE."""
-    names = driver.bindings
-    found = []
-    for ordinal in devices:
-        one = names.CUmemAccessDesc()
-        one.location.type = names.CUmemLocationType.CU_MEM_LOCATION_TYPE_DEVICE
-        one.location.id = ordinal
-        one.flags = getattr(names.CUmemAccess_flags, f"CU_MEM_ACCESS_FLAGS_PROT_{protection}")
-        found.append(one)
-    return found
+def _range(run: Sequence[Chunk]) -> tuple[int, int]:
+    return run[0].ptr, run[-1].end - run[0].ptr

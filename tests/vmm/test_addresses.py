@@ -7,7 +7,7 @@ import random
 import pytest
 
 from umfpy.errors import OutOfMemoryError
-from umfpy.providers.cuda.vmm_addresses import AddressSpace
+from umfpy.providers.vmm.addresses import AddressSpace
 
 UNIT = 1 << 21
 
@@ -20,17 +20,15 @@ class Driver:
         self.live = {}
         self.most = 1 << 46
 
-    def call(self, name, *args):
-        if name == "cuMemAddressFree":
-            assert self.live.pop(args[0]) == args[1]
-            return None
-        size, alignment, hint, flags = args
-        assert (alignment, hint, flags) == (0, 0, 0)
+    def reserve(self, size):
         if size > self.most:
             raise OutOfMemoryError("no addresses")
         base, self.next = self.next, self.next + size
         self.live[base] = size
-        return base
+        return base, size
+
+    def unreserve(self, base, size):
+        assert self.live.pop(base) == size
 
 
 @pytest.mark.parametrize("seed", range(8))

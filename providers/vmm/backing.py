@@ -7,48 +7,62 @@ from collections.abc import Callable, Sequence
 from functools import partial
 
 from umfpy.errors import InvalidArgument, UmfpyError
-from umfpy.providers.cuda.vmm_addresses import AddressSpace
-from umfpy.providers.cuda.vmm_chunks import Chunk, ChunkTable, chunk_unit, gaps, layout, runs
-from umfpy.providers.cuda.vmm_handles import Handles
-from umfpy.providers.cuda.vmm_later import Later
-from umfpy.providers.cuda.vmm_mapper import Mapper
+from umfpy.providers.host.later import Later
+from umfpy.providers.vmm.addresses import AddressSpace
+from umfpy.providers.vmm.chunks import Chunk, ChunkTable, gaps, runs
+from umfpy.providers.vmm.driver import VmmDriver
+from umfpy.providers.vmm.handles import Handles
+from umfpy.providers.vmm.mapper import Mapper
+from umfpy.providers.vmm.units import Units
 
 
 class Backing:
     """Ranges of addresses, and the chunks behind them; it knows nothing of pieces.
 
-    All sizes are multiples of `unit`.  A method that raises has changed nothing.  Two calls at
+    All sizes are multiples of the unit.  A method that raises has changed nothing.  Two calls at
     once never have to do with the same range: the provider sees to that.
 
     Parameters
     ----------
-    unit
-        Bytes of the smallest chunk.
-    chunk_size
-        Bytes of every chunk; None for sizes that follow the request.
+    span
+        Bytes of addresses to reserve at once.
+    keep_bytes
+        The most memory to keep while it is not mapped.
     wait
         Waits until the device is done with the memory.
     """
 
     def __init__(
         self,
-        space: AddressSpace,
-        handles: Handles,
-        mapper: Mapper,
+        driver: VmmDriver,
+        units: Units,
         later: Later,
         *,
-        unit: int,
-        chunk_size: int | None,
-        wait: Callable[[], None],
+        span: int,
+        keep_bytes: int,
+        wait: Callable[[], object],
     ) -> None:
-        self._space = space
-        self._handles = handles
-        self._mapper = mapper
+        self.units = units
+        self.handles = Handles(driver, keep_bytes)
+        self._space = AddressSpace(driver, units.page, span)
+        self._mapper = Mapper(driver, self.handles, later)
         self._later = later
-        self._unit = unit
-        self._chunk_size = chunk_size
         self._wait = wait
         self._table = ChunkTable()
+
+    def close(self) -> None:
+        """Give back what is kept, and the addresses, when nothing is taken any more.
+
+        Raises DriverError if the driver refuses; called again, it does what was left.
+        """
+        self._later.settle()
+        self.handles.trim()
+        self._space.trim()
+
+    def trim(self, keep_bytes: int) -> int:
+        """Release memory that is kept beyond `keep_bytes`; return how much went."""
+        self._later.settle()
+        return self.handles.trim(keep_bytes)
 
     def take(self, size: int, alignment: int) -> int:
         """Return new addresses without memory."""
@@ -108,7 +122,7 @@ class Backing:
         clear
             Clears (start, bytes) that were backed; None leaves there what is there.
         chunk_size
-            The bytes of most new chunks, if they may differ; a multiple of the unit.
+            The bytes of most new chunks, where these may differ; a multiple of the unit.
         """
         there = self.within(ptr, size)
         hidden = [chunk for chunk in there if chunk.hidden]
@@ -179,8 +193,7 @@ class Backing:
         self._table.add(chunks)
 
     def _make(self, ptr: int, size: int, into: list[Chunk], wanted: int | None = None) -> None:
-        unit = self._chunk_size or wanted or chunk_unit(size, self._unit)
-        self._mapper.make(ptr, layout(size, unit, self._unit), into)
+        self._mapper.make(ptr, self.units.layout(size, wanted), into)
 
 
 def _clear(chunks: Sequence[Chunk], clear: Callable[[int, int], None] | None) -> None:

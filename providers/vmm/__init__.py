@@ -1,0 +1,1 @@
+"""Memory apart from addresses, whatever the driver: what CUDA and Level Zero have in common."""
