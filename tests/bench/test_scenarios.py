@@ -57,7 +57,7 @@ def test_a_scenario_measures_umfpy(name, settings):
 
 
 @pytest.mark.parametrize(
-    "name", sorted(set(SCENARIOS) - {"hit", "mixed", "ipc", "arrays", "manager"})
+    "name", sorted(set(SCENARIOS) - {"hit", "mixed", "ipc", "arrays", "manager", "virtual"})
 )
 def test_without_a_compiler_a_scenario_says_so(name, settings, no_compiler):
     cases = list(SCENARIOS[name].run(settings))

@@ -16,6 +16,7 @@ from umfpy.bench.scenarios import (
     threads,
     umf,
     utilization,
+    virtual,
 )
 from umfpy.bench.scenarios.base import Scenario
 
@@ -28,6 +29,7 @@ SCENARIOS: Mapping[str, Scenario] = {
         umf,
         replay,
         utilization,
+        virtual,
         threads,
         growth,
         fragmentation,
