@@ -36,6 +36,9 @@ class HostAccess(Provider):
     def zero(self, ptr: int, size: int, stream: int | None = None) -> None:
         """Write `size` zero bytes at `ptr`.
 
+        Fresh pages instead are not cheaper at any size: to drop 64 KiB to 256 MiB took three to
+        six times as long as to clear them, and to touch fresh ones again a multiple of that.
+
         Raises
         ------
         InvalidArgument
