@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import random
 
 import pytest
@@ -202,7 +203,8 @@ def test_the_count_is_what_the_provider_reserves_of_the_device(seed, vmm):
 
 
 def test_it_keeps_the_contract_and_answers_as_what_it_measures(vmm):
-    for upstream in (lambda: umfpy.HostProvider(shared=True), WithoutChunks, umfpy.CudaVmmProvider):
+    shared = functools.partial(umfpy.HostProvider, shared=True)
+    for upstream in (shared, WithoutChunks, umfpy.HostProvider, umfpy.CudaVmmProvider):
         measured = []
 
         def factory(upstream=upstream, measured=measured):
