@@ -1,7 +1,9 @@
-"""Extents as Python sees them, the registry that finds them, and the map that cuts them up."""
+"""The extent map as Python sees it: with a lock, errors, and extents that know their providers."""
 
-from typing import Any, Final, NoReturn, TypedDict, final
+from typing import Any, Final, NoReturn, TypedDict
 
+from umfpy.core.registry import Extent as Extent
+from umfpy.core.registry import innermost as innermost
 from umfpy.provider import Provider
 
 # The states of free memory.
@@ -20,27 +22,6 @@ class Description(TypedDict):
     stream: int
     owned: bool
     hosts: bool
-
-@final
-class Extent:
-    @property
-    def base(self) -> int: ...
-    @property
-    def size(self) -> int: ...
-    @property
-    def provider(self) -> Provider: ...
-    @property
-    def map(self) -> ExtentMap: ...
-    @property
-    def index(self) -> int: ...
-    @property
-    def parent(self) -> Extent | None: ...
-    @property
-    def root(self) -> Extent: ...
-    @property
-    def backed(self) -> bool: ...
-    export: Any
-    def __contains__(self, address: int) -> bool: ...
 
 class ExtentMap:
     def __init__(
@@ -108,5 +89,3 @@ class ExtentMap:
     def retired(self) -> None: ...
     def shut(self) -> None: ...
     def abandon(self) -> None: ...
-
-def innermost(address: int) -> Extent | None: ...

@@ -31,10 +31,11 @@ from umfpy.core.extent_map cimport (
     span_of,
     tag_of,
 )
-from umfpy.core.extents cimport ExtentMap, Extent, as_alignment
+from umfpy.core.extents cimport ExtentMap, as_alignment
 from umfpy.core.lock cimport lock_enter, lock_release
 from umfpy.core.numbers cimport as_u64
 from umfpy.core.pool cimport Allocation, BasePool, as_stream
+from umfpy.core.registry cimport Extent
 
 from umfpy.errors import InvalidArgument
 
