@@ -25,6 +25,7 @@ from umfpy import (
     Provider,
 )
 from umfpy.providers.emulated import emulate
+from umfpy.providers.emulated.control import EmulatedDriver
 
 ALL = ("dalloc", "purge_lazy", "decommit", "purge_force", "free")
 NOT_LAZY = ("dalloc", "decommit", "decommit", "purge_force", "free")
@@ -81,15 +82,22 @@ LOWERING = [name for name, kind in KINDS.items() if kind.lowers]
 @contextmanager
 def provider_of(name: str, folder: Path) -> Iterator[Provider]:
     """Yield a provider of that kind; nothing may be left on an emulated device afterwards."""
-    kind = KINDS[name]
-    with mock.patch.dict(os.environ):
-        emulated = emulate(kind.device, memory="4GiB") if kind.device else None
-        before = emulated.leaks() if emulated else None
-        provider = kind.make(folder)
+    with device_of(name):
+        provider = KINDS[name].make(folder)
         yield provider
         provider.close()
         if isinstance(provider, CoarseProvider):
             provider.upstream.close()
+
+
+@contextmanager
+def device_of(name: str) -> Iterator[EmulatedDriver | None]:
+    """Yield the emulated driver that a kind needs, if any; nothing may be left on it."""
+    device = KINDS[name].device
+    with mock.patch.dict(os.environ):
+        emulated = emulate(device, memory="4GiB") if device else None
+        before = emulated.leaks() if emulated else None
+        yield emulated
         if emulated is not None:
             emulated.clear_faults()
             assert emulated.leaks() == before
