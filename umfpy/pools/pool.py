@@ -146,9 +146,13 @@ class Pool(ProviderPool):
             return self._supply.extend(end, missing, self.limit_bytes)
 
     def _waiting_may_help(self, size: int) -> bool:
-        """Whether streams hold back what could serve a request, or have an extent go back."""
-        if not self.virtual and self.map.free_extents():
-            return True
+        """Whether streams hold back what could serve a request, or have an extent go back.
+
+        Where addresses and memory are one, growing is cheaper than to wait for the device, unless
+        extents lie idle.
+        """
+        if not self.virtual:
+            return bool(self.map.free_extents())
         if self.map.streams < 2:
             return False
         now = self.map.counters()
