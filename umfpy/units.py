@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+from operator import index
+from typing import SupportsIndex
 
 from umfpy.errors import InvalidArgument
 
@@ -25,7 +27,7 @@ _FACTORS = {
 _SIZE = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([a-z]*)\s*", re.IGNORECASE)
 
 
-def parse_size(size: int | str) -> int:
+def parse_size(size: SupportsIndex | str) -> int:
     """Return `size` in bytes; text such as ``"16GiB"``, ``"1.5 MiB"`` or ``"512"`` is read.
 
     ``K``, ``M``, ``G`` and ``T`` alone, or with ``iB``, are powers of 1024; ``kB``, ``MB``, ``GB``
@@ -34,12 +36,11 @@ def parse_size(size: int | str) -> int:
     Raises
     ------
     InvalidArgument
-        `size` is negative, or text that is not a whole number of bytes.
+        `size` is negative, text that is not a whole number of bytes, or neither a whole number
+        nor text.
     """
-    if isinstance(size, int):
-        if size < 0:
-            raise InvalidArgument(f"a size cannot be negative: {size}")
-        return size
+    if not isinstance(size, str):
+        return _checked(size)
     match = _SIZE.fullmatch(size)
     factor = _FACTORS.get(match[2].lower()) if match else None
     if match is None or factor is None:
@@ -52,6 +53,17 @@ def parse_size(size: int | str) -> int:
     if not exact.is_integer():
         raise InvalidArgument(f"{size!r} is not a whole number of bytes: {exact}")
     return int(exact)
+
+
+def _checked(size: SupportsIndex) -> int:
+    if isinstance(size, bool) or not hasattr(size, "__index__"):
+        raise InvalidArgument(
+            f"a size is a whole number of bytes, or text such as '64MiB', not {size!r}"
+        )
+    number = index(size)
+    if number < 0:
+        raise InvalidArgument(f"a size cannot be negative: {number}")
+    return number
 
 
 def format_size(size: int) -> str:

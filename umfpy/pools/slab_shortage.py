@@ -6,12 +6,12 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
-from umfpy.core.pool import live_pools
 from umfpy.errors import OutOfMemoryError
-from umfpy.pools.base import ProviderPool
+from umfpy.pools.source import neighbours
 from umfpy.units import format_size
 
 if TYPE_CHECKING:
+    from umfpy.pools.base import ProviderPool
     from umfpy.pools.slab import SlabPool
 
 
@@ -26,7 +26,7 @@ def reclaimers(
     if not _can_ever_hold(pool, size):
         return
     yield lambda: sum(part._trim(wait=True) for part in parts) > 0
-    for other in _neighbours(pool, parts):
+    for other in neighbours(pool.provider, (pool, *parts)):
         yield partial(_trim, other)
 
 
@@ -34,21 +34,6 @@ def _can_ever_hold(pool: SlabPool, size: int) -> bool:
     info = pool.provider.memory_info()
     bounds = [1 << 62, pool.limit_bytes, info[1] if info else None]
     return all(size <= bound for bound in bounds if bound is not None)
-
-
-def _neighbours(pool: SlabPool, parts: Sequence[ProviderPool]) -> list[ProviderPool]:
-    """Return the other pools that take memory from the same device."""
-    mine = pool.provider
-    own = {id(part) for part in (pool, *parts)}
-    return [
-        other
-        for other in live_pools()
-        if id(other) not in own
-        and isinstance(other, ProviderPool)
-        and other.provider.memory_type == mine.memory_type
-        and other.provider.device == mine.device
-        and not other.closed
-    ]
 
 
 def _trim(pool: ProviderPool) -> bool:
