@@ -6,13 +6,13 @@ from collections.abc import Callable, Iterator
 from functools import partial
 
 from umfpy.core.extents import SAFE
-from umfpy.core.pool import live_pools
 from umfpy.errors import InvalidArgument, OutOfMemoryError
 from umfpy.pools.base import ProviderPool
 from umfpy.pools.growth import Growth, round_up
 from umfpy.pools.idle import Idle
 from umfpy.pools.nested import as_provider
 from umfpy.pools.release import take_extent
+from umfpy.pools.source import neighbours
 from umfpy.pools.supply import Supply
 from umfpy.pools.virtual import VirtualSupply
 from umfpy.pools.virtual_growth import VirtualGrowth
@@ -45,7 +45,8 @@ class Pool(ProviderPool):
     virtual
         Whether the pool manages addresses and memory apart, over a provider that can
         (`Capability.RESERVE`): memory in which nothing is used goes to where it is needed before
-        any is asked of the device, and nothing live moves.  None: if it is memory of a device.
+        any is asked of the device, and nothing live moves.  None: as `growth` says, or if it is
+        memory of a device.
     idle
         When memory that nobody needed goes down a rung by itself; None for never.
     """
@@ -152,7 +153,7 @@ class Pool(ProviderPool):
         extents lie idle.
         """
         if not self.virtual:
-            return bool(self.map.free_extents())
+            return bool(self.map.free_extents(backed=True))
         if self.map.streams < 2:
             return False
         now = self.map.counters()
@@ -170,7 +171,7 @@ class Pool(ProviderPool):
         unit = self.provider.granularity(size)
         reserved = self.map.counters()["reserved"]
         step = self._growth.step(size, reserved + released, released, unit)
-        least = round_up(size, unit)
+        least = round_up(round_up(size, self.map.granule), unit)
         if self.limit_bytes is not None:
             step = min(step, (self.limit_bytes - reserved) // unit * unit)
         # Short of memory, take what the request needs and no more.
@@ -182,7 +183,7 @@ class Pool(ProviderPool):
 
     def _add_extent(self, size: int, alignment: int) -> bool:
         try:
-            take_extent(self.map, self.provider, size, alignment)
+            take_extent(self.map, self.provider, size, max(alignment, self.map.granule))
         except OutOfMemoryError:
             return False
         self._provider_allocs += 1
@@ -194,7 +195,7 @@ class Pool(ProviderPool):
         """What may bring memory back, the cheapest first; each says whether it did."""
         yield self._wait_for_streams
         yield lambda: self._trim(wait=True) > 0
-        for pool in self._neighbours():
+        for pool in neighbours(self.provider, (self,)):
             yield partial(_trim_other, pool)
         for callback in self._callbacks:
             yield partial(callback, size)
@@ -204,18 +205,6 @@ class Pool(ProviderPool):
             return False
         self.synchronize()
         return True
-
-    def _neighbours(self) -> list[ProviderPool]:
-        """The other pools that take memory from the same device."""
-        mine = _source(self.provider)
-        return [
-            pool
-            for pool in live_pools()
-            if pool is not self
-            and isinstance(pool, ProviderPool)
-            and _source(pool.provider) == mine
-            and not pool.closed
-        ]
 
     def _out_of_memory(self, size: int) -> OutOfMemoryError:
         now = self.stats()
@@ -250,8 +239,10 @@ def _choose_growth(
 ) -> Growth | VirtualGrowth:
     """Return how a pool over `provider` grows: apart from its addresses, or with them."""
     able = Capability.RESERVE in provider.capabilities
-    if virtual is None:
-        virtual = able and provider.memory_type == "device" and not isinstance(growth, Growth)
+    if virtual is None and growth is not None:
+        virtual = able and isinstance(growth, VirtualGrowth)
+    elif virtual is None:
+        virtual = able and provider.memory_type == "device"
     if virtual and not able:
         raise InvalidArgument(
             f"virtual=True needs a provider with RESERVE, such as CudaVmmProvider; {provider!r} "
@@ -265,11 +256,6 @@ def _choose_growth(
             f"growth must be a {wanted.__name__} with virtual={virtual}, not {growth!r}"
         )
     return growth
-
-
-def _source(provider: Provider) -> tuple[str, int, str]:
-    """Return whose memory a provider hands out: driver, device and kind."""
-    return provider.driver or provider.name, provider.device, provider.memory_type
 
 
 def _trim_other(pool: ProviderPool) -> bool:

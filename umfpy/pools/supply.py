@@ -7,8 +7,10 @@ from typing import TYPE_CHECKING
 from umfpy.core.extents import HIDDEN, SAFE, UNBACKED
 from umfpy.errors import OutOfMemoryError
 from umfpy.pools.backing import Backing
+from umfpy.pools.departure import bounds
 from umfpy.pools.growth import round_up
 from umfpy.pools.window import Free, Window, behind, choose
+from umfpy.provider import Capability
 
 if TYPE_CHECKING:
     from umfpy.core.extents import ExtentMap
@@ -17,6 +19,9 @@ if TYPE_CHECKING:
 
 #: Free ranges below this part of a unit are not looked at: to make use of them saves little.
 _LEAST_PART = 8
+
+#: The unit of a provider that cannot split: memory comes back as a whole, as it went.
+_WHOLE = 1 << 62
 
 
 class Supply:
@@ -28,7 +33,9 @@ class Supply:
     def __init__(self, space: ExtentMap, provider: Provider, cuts: CutExtents) -> None:
         self._map = space
         self._provider = provider
-        self._unit = provider.granularity()
+        unit = provider.granularity()
+        self._unit = unit if Capability.SPLIT in provider.capabilities else _WHOLE
+        self._least = unit // _LEAST_PART
         self._backing = Backing(space, provider, cuts)
         self._cuts = cuts
 
@@ -39,7 +46,8 @@ class Supply:
         Raises what the provider does, but for lack of memory.
         """
         size = round_up(size, self._map.granule)
-        window = choose(self._free(self._unit // _LEAST_PART), size, alignment, self._unit)
+        free = self._free(self._least)
+        window = choose(free, size, alignment, self._unit, self._edges())
         if window is None:
             return self._without_window(size, alignment)
         return self._wake(window, limit)
@@ -49,7 +57,7 @@ class Supply:
 
         True as for `supply`.
         """
-        window = behind(self._free(1), end, size, self._unit)
+        window = behind(self._free(1), end, size, self._unit, self._edges())
         return window is not None and self._wake(window, limit)
 
     def _free(self, least: int) -> list[Free]:
@@ -59,6 +67,10 @@ class Supply:
             for state in (SAFE, HIDDEN, UNBACKED)
             for start, size in self._map.free_ranges(state, max(least, 1))
         ]
+
+    def _edges(self) -> set[int]:
+        """Return where the blocks of each extent begin: no block reaches across."""
+        return {bounds(extent)[0] for extent in list(self._map.extents.values())}
 
     def _wake(self, window: Window, limit: int | None) -> bool:
         for hidden in window.hidden:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from itertools import pairwise
+from bisect import bisect_left, bisect_right
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from itertools import accumulate, pairwise
+from operator import attrgetter, itemgetter
 from typing import NamedTuple
 
 from umfpy.core.extents import HIDDEN, SAFE, UNBACKED
@@ -56,108 +58,147 @@ class Window(NamedTuple):
         return sum(part.size for part in self.without_memory)
 
 
-def choose(free: Iterable[Free], size: int, alignment: int, unit: int) -> Window | None:
+class Run:
+    """Free ranges of one extent, by address, without a gap between them.
+
+    ``unit`` is what memory comes in, in bytes.  What is asked of a run of many ranges costs
+    O(log ranges).
+    """
+
+    def __init__(self, ranges: Sequence[Free], unit: int) -> None:
+        self.ranges = ranges
+        self.start = ranges[0].start
+        self.end = ranges[-1].end
+        self._unit = unit
+        self._starts = [piece.start for piece in ranges]
+        missing = (piece.size if piece.state == UNBACKED else 0 for piece in ranges)
+        self._missing = [0, *accumulate(missing)]  # bytes without memory below each range
+
+    def places(self, size: int, alignment: int) -> Iterator[int]:
+        """Yield where a request could start, so that it makes use of what can be used already.
+
+        With the lowest place of all, so that there is one if the request fits at all.
+        """
+        for piece in self.ranges:
+            if piece.state == UNBACKED:
+                continue
+            start = round_up(piece.start, alignment)
+            if start < piece.end and start + size <= self.end:
+                yield start
+            # Or with its end at the end of what can be used, and new memory below.
+            start = (piece.end - size) // alignment * alignment
+            if self.start <= start < piece.start:
+                yield start
+        start = round_up(self.start, alignment)
+        if start + size <= self.end:
+            yield start
+
+    def new_bytes(self, start: int, end: int) -> int:
+        """Return how much memory it takes to be able to use a part."""
+        first, last = self._covered(start, end)
+        below, above = self.ranges[first], self.ranges[last]
+        size = self._missing[last + 1] - self._missing[first]
+        if below.state == UNBACKED:
+            size -= self._units(below, start, end).start - below.start
+        if above.state == UNBACKED:
+            size -= above.end - self._units(above, start, end).end
+        return size
+
+    def window(self, start: int, end: int) -> Window:
+        """Return the window of a part, which is not empty."""
+        first, last = self._covered(start, end)
+        missing = []
+        room = 0
+        for piece in self.ranges[first : last + 1]:
+            if piece.state == SAFE:
+                continue
+            part = piece if piece.state == HIDDEN else self._units(piece, start, end)
+            missing.append(part)
+            room = piece.end - part.end
+        return Window(start, end, tuple(missing), room)
+
+    def afresh(self, size: int, alignment: int) -> Window | None:
+        """Return a window at the beginning of the largest range without memory, if it fits."""
+        holes = (piece for piece in self.ranges if piece.state == UNBACKED)
+        hole = max(holes, key=attrgetter("size"), default=None)
+        if hole is None:
+            return None
+        start = round_up(hole.start, alignment)
+        return self.window(start, start + size) if start + size <= hole.end else None
+
+    def _covered(self, start: int, end: int) -> tuple[int, int]:
+        """Return the places of the first and the last range that a part has to do with."""
+        return bisect_right(self._starts, start) - 1, bisect_left(self._starts, end) - 1
+
+    def _units(self, piece: Free, start: int, end: int) -> Free:
+        """Return the whole units of a range without memory that a part needs."""
+        low = piece.start + max(start - piece.start, 0) // self._unit * self._unit
+        high = min(piece.start + round_up(end - piece.start, self._unit), piece.end)
+        return Free(low, high - low, piece.state)
+
+
+def choose(
+    free: Iterable[Free],
+    size: int,
+    alignment: int,
+    unit: int,
+    edges: Collection[int] = (),
+) -> Window | None:
     """Return the window for a request that takes the least new memory; None if there is none.
 
     Parameters
     ----------
     free
-        Ranges in the states SAFE, HIDDEN and UNBACKED; those of the latter begin and end at
-        multiples of `unit`.
+        Ranges in the states SAFE, HIDDEN and UNBACKED; those of the latter are whole units.
     size, alignment
         The request, in bytes; an alignment of 0 or 1 is none.
     unit
         What memory comes in, in bytes.
+    edges
+        Where extents begin: no window reaches across.
     """
     alignment = max(alignment, 1)
-    best: Window | None = None
-    fresh: Window | None = None
-    for run in _runs(sorted(free)):
-        if run[-1].end - run[0].start < size:
-            continue
-        for window in _in_run(run, size, alignment, unit):
-            if best is None or window.new_bytes < best.new_bytes:
-                best = window
-        fresh = _roomier(fresh, _afresh(run, size, alignment, unit))
-    if best is not None and (fresh is None or best.new_bytes <= size * WORTH_IT):
-        return best
-    return fresh
+    runs = [run for run in _runs(sorted(free), unit, edges) if run.end - run.start >= size]
+    places = (
+        (run.new_bytes(start, start + size), run, start)
+        for run in runs
+        for start in run.places(size, alignment)
+    )
+    best = min(places, key=itemgetter(0), default=None)
+    if best is None:
+        return None
+    new, run, start = best
+    if new > size * WORTH_IT:
+        fresh = [window for run in runs if (window := run.afresh(size, alignment))]
+        if fresh:
+            return max(fresh, key=attrgetter("room"))
+    return run.window(start, start + size)
 
 
-def behind(free: Iterable[Free], at: int, size: int, unit: int) -> Window | None:
+def behind(
+    free: Iterable[Free], at: int, size: int, unit: int, edges: Collection[int] = ()
+) -> Window | None:
     """Return the window of `size` bytes from an address on; None if not all of it is free.
 
     What lies before it and can be used belongs to it, so that nobody takes that memory away.
+    An extent that begins at the address is another one.  See `choose`.
     """
-    run: list[Free] = []
-    start = end = at
-    for piece in sorted(free):
-        if piece.end == at and piece.state == SAFE:
-            start = piece.start
-        if piece.start == end:
-            run.append(piece)
-            end = piece.end
-    return _window(run, at, at + size, unit)._replace(start=start) if end - at >= size else None
+    end = at + size
+    for run in _runs(sorted(free), unit, edges):
+        if run.start <= at and end <= run.end:
+            window = run.window(at, end)
+            before = [piece for piece in run.ranges if piece.end == at and piece.state == SAFE]
+            return window._replace(start=before[0].start) if before else window
+    return None
 
 
-def _runs(free: Sequence[Free]) -> Iterator[list[Free]]:
-    """Group ranges, by address, into those without a gap."""
-    run = list(free[:1])
+def _runs(free: Sequence[Free], unit: int, edges: Collection[int]) -> Iterator[Run]:
+    """Group ranges, by address, into those without a gap, each in one extent."""
+    ranges = list(free[:1])
     for before, after in pairwise(free):
-        if after.start != before.end:
-            yield run
-            run = []
-        run.append(after)
-    if run:
-        yield run
-
-
-def _in_run(run: list[Free], size: int, alignment: int, unit: int) -> Iterator[Window]:
-    """Yield windows that make use of what can be used already."""
-    for index, piece in enumerate(run):
-        if piece.state == UNBACKED:
-            continue
-        start = round_up(piece.start, alignment)
-        if start < piece.end and start + size <= run[-1].end:
-            yield _window(run[index:], start, start + size, unit)
-        # Or with its end at the end of what can be used, and new memory below.
-        start = (piece.end - size) // alignment * alignment
-        if run[0].start <= start < piece.start:
-            yield _window(run[: index + 1], start, start + size, unit)
-
-
-def _afresh(run: list[Free], size: int, alignment: int, unit: int) -> Window | None:
-    """Return a window at the beginning of the run's largest part without memory."""
-    holes = [piece for piece in run if piece.state == UNBACKED]
-    if not holes:
-        return None
-    hole = max(holes, key=lambda piece: piece.size)
-    start = round_up(hole.start, max(alignment, unit))
-    if start + size > hole.end:
-        return None
-    return _window([hole], start, start + size, unit)
-
-
-def _roomier(one: Window | None, other: Window | None) -> Window | None:
-    if one is None or other is None:
-        return one or other
-    return one if one.room >= other.room else other
-
-
-def _window(pieces: Iterable[Free], start: int, end: int, unit: int) -> Window:
-    missing = []
-    room = 0
-    for piece in pieces:
-        if piece.state == SAFE or piece.end <= start or piece.start >= end:
-            continue
-        part = piece if piece.state == HIDDEN else _units(piece, start, end, unit)
-        missing.append(part)
-        room = piece.end - part.end
-    return Window(start, end, tuple(missing), room)
-
-
-def _units(piece: Free, start: int, end: int, unit: int) -> Free:
-    """Return the whole units of a range without memory that a window needs."""
-    low = piece.start + max(start - piece.start, 0) // unit * unit
-    high = min(piece.start + round_up(end - piece.start, unit), piece.end)
-    return Free(low, high - low, piece.state)
+        if after.start != before.end or after.start in edges:
+            yield Run(ranges, unit)
+            ranges = []
+        ranges.append(after)
+    if ranges:
+        yield Run(ranges, unit)
