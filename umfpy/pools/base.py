@@ -231,7 +231,7 @@ class ProviderPool(BasePool):
 
     def _join_streams(self) -> None:
         """Have an extent whose blocks were freed on several streams count as free."""
-        if self.map.streams > 1:
+        if self.map.streams > 1 and self.map.extents:
             self.synchronize()
 
     def _release_free(self, keep: int) -> int:

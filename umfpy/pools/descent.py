@@ -121,12 +121,12 @@ class Descent:
     def _claim(self, keep: int) -> list[Step]:
         """Claim what is to go; the last is the first to go."""
         steps: list[Step] = []
+        now = self._space.counters()
+        room = now["reserved"] - now["hidden"] - keep
         try:
             if self._rung != "dalloc":
                 for run in self._runs(HIDDEN):
                     steps.extend(self._steps(run, HIDDEN))
-            now = self._space.counters()
-            room = now["reserved"] - now["hidden"] - keep
             for run in self._runs(SAFE):
                 part = run.last(room) if room > 0 else None
                 for step in self._steps(part, SAFE):

@@ -199,6 +199,22 @@ def test_as_much_as_it_is_told_to_stays_ready(scene: Scene, kind: str, rung: str
 
 
 @pytest.mark.parametrize("provider", LOWERING, indirect=True)
+@pytest.mark.parametrize("rung", ["decommit", "purge_force", "free"])
+def test_what_is_hidden_is_not_ready(scene: Scene, rung: str) -> None:
+    """It goes whatever is to be kept, and makes no room for more to go."""
+    hidden = scene.trim("dalloc", 11 * MIB)
+    assert hidden >= 2 * MIB
+    ready = scene.pool.stats().reserved_bytes - hidden
+
+    went = scene.trim(rung, ready)
+
+    native = Capability.RESERVE in scene.provider.capabilities or rung != "free"
+    assert went == (hidden if native else 0)
+    now = scene.pool.stats()
+    assert now.hidden_bytes == (0 if native else hidden)
+
+
+@pytest.mark.parametrize("provider", LOWERING, indirect=True)
 def test_down_the_whole_ladder(scene: Scene) -> None:
     """Each rung takes on what the one before left, the hidden memory first."""
     hidden = scene.trim("dalloc")
