@@ -239,10 +239,27 @@ class Provider(abc.ABC):
         """Wait until all work queued on the device so far is done."""
         raise self._lacks(Capability.STREAMS)
 
-    # IPC, always of a whole allocation: pools add the offset of the piece.
+    # IPC, of a whole allocation, or of the part that `ipc_range` says: pools add the offset.
+
+    def ipc_range(self, ptr: int, size: int, root: tuple[int, int]) -> tuple[int, int]:
+        """Return (address, bytes) of what has to be exported so that others can open a range.
+
+        Parameters
+        ----------
+        ptr, size
+            A range that has memory behind all of it.
+        root
+            (address, bytes) of the allocation or reservation that the range lies in.  What is
+            returned lies in it, holds the range, and is the same for as long as that is in use;
+            by default it is the root itself.
+        """
+        return root
 
     def ipc_export(self, ptr: int, size: int) -> bytes:
-        """Return what another process needs to open the allocation at `ptr`."""
+        """Return what another process needs to open the allocation at `ptr`, or that part of one.
+
+        `ptr` and `size` are those of `alloc`, or what `ipc_range` returned.
+        """
         raise self._lacks(Capability.IPC)
 
     def ipc_release(self, payload: bytes) -> None:  # noqa: B027  (most have nothing to give back)

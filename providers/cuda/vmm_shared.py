@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from umfpy.errors import NotSupported
+from umfpy.errors import InvalidArgument, NotSupported
 from umfpy.provider import Capability
 from umfpy.providers.cuda.vmm_base import CudaDeviceProvider
 from umfpy.providers.cuda.vmm_exchange import Exchange
@@ -18,25 +18,42 @@ class SharedChunks(VmmProvider, CudaDeviceProvider):
 
     _exchange: Exchange
 
-    def ipc_export(self, ptr: int, size: int) -> bytes:
-        """Return what another process needs to open the piece: cuMemExportToShareableHandle.
+    def ipc_range(self, ptr: int, size: int, root: tuple[int, int]) -> tuple[int, int]:
+        """Return the root, if it is one piece with memory; else the chunks that the range is in.
 
-        Its chunks are as many file descriptors of this process until the export ends: by
-        `ipc_release`, or with the memory.
+        Raises InvalidArgument if it begins or ends where there is no memory.
+        """
+        found = self._pieces.find(root[0])
+        if found is not None and found[1].usable and (found[0], found[1].size) == root:
+            return root
+        return self._backing.around(ptr, size)
+
+    def ipc_export(self, ptr: int, size: int) -> bytes:
+        """Return what another process needs to open a piece, or whole chunks side by side.
+
+        cuMemExportToShareableHandle for each chunk.  They are as many file descriptors of this
+        process until the export ends: by `ipc_release`, or when one of them goes.
 
         Raises
         ------
         InvalidArgument
-            Not a whole piece of this provider, or a decommitted one.
+            Neither a piece of this provider nor whole chunks, or decommitted.
         NotSupported
             The provider is not shareable.
         DriverError, OutOfMemoryError
             The driver refused, or no descriptor is left: see ulimit -n.
         """
         self._check_ipc()
-        with self._pieces.changed(ptr, size) as piece:
-            self._check_usable(ptr, piece)
-            chunks = self._backing.within(ptr, self._length(size))
+        found = self._pieces.find(ptr)
+        if found is None:
+            raise InvalidArgument(f"{ptr:#x} is not memory of {self.name}, or was freed already")
+        start, piece = found
+        if size % self.granularity() and (start, piece.size) != (ptr, size):
+            raise InvalidArgument(
+                f"{size} bytes at {ptr:#x} are neither a piece nor whole chunks; the piece there "
+                f"is of {piece.size} bytes at {start:#x}"
+            )
+        with self._backing.exporting(ptr, self._length(size)) as chunks:
             return self._exchange.export(self.ipc_scope(), ptr, size, chunks)
 
     def ipc_release(self, payload: bytes) -> None:

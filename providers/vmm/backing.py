@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from functools import partial
 
 from umfpy.errors import InvalidArgument, UmfpyError
@@ -149,21 +150,26 @@ class Backing:
     def move(self, sources: Sequence[tuple[int, int]], to: int, size: int) -> None:
         """Take the memory of ranges (start, bytes) to a taken range without any."""
         chunks = [chunk for source in sources for chunk in self.within(*source)]
-        exported = next((chunk for chunk in chunks if chunk.exported), None)
-        if exported is not None:
-            raise InvalidArgument(
-                f"the chunk at {exported.ptr:#x} was exported, and other processes may have it "
-                "open: free it instead"
-            )
         found = sum(chunk.size for chunk in chunks)
         if found != size:
             raise InvalidArgument(f"the sources have {found} bytes of memory; {size} are wanted")
         if self.within(to, size):
             raise InvalidArgument(f"there is memory at {to:#x} already: decommit it first")
         self._wait()
-        moved = self._mapper.move(chunks, to)
-        self._table.remove(chunks)
-        self._table.add(moved)
+        self._table.take(chunks)  # from here on nobody exports them
+        moved: Sequence[Chunk] = chunks
+        try:
+            moved = self._mapper.move(chunks, to)
+        finally:
+            self._table.add(moved)
+
+    def exporting(self, ptr: int, size: int) -> AbstractContextManager[list[Chunk]]:
+        """Yield the chunks that make up a range, to be exported; see `ChunkTable.exporting`."""
+        return self._table.exporting(ptr, size)
+
+    def around(self, ptr: int, size: int) -> tuple[int, int]:
+        """Return the range of whole chunks that a range with memory lies in."""
+        return self._table.around(ptr, size)
 
     def within(self, ptr: int, size: int) -> list[Chunk]:
         """Return the chunks in a range; InvalidArgument if it cuts one."""

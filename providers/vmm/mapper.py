@@ -91,7 +91,7 @@ class Mapper:
         for chunk in chunks:
             if chunk.handle:
                 handle, chunk.handle = chunk.handle, 0
-                self._handles.give(handle, chunk.size, reusable=not chunk.exported)
+                self._handles.give(handle, chunk.size, reusable=not chunk.shared)
 
     def move(self, chunks: Sequence[Chunk], ptr: int) -> list[Chunk]:
         """Take the memory of chunks to `ptr` on, in this order; return the chunks there."""

@@ -143,7 +143,7 @@ class VmmProvider(DeviceProvider):
         `size` counts in whole units of `granularity`, as it does for pieces.
         """
         found = self._backing.inside(ptr, self._length(size))
-        return [ChunkInfo(chunk.ptr, chunk.size, chunk.exported) for chunk in found]
+        return [ChunkInfo(chunk.ptr, chunk.size, chunk.shared) for chunk in found]
 
     def split(self, ptr: int, size: int, first_size: int) -> None:
         """Make two pieces of one, between two chunks.

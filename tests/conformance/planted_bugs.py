@@ -708,6 +708,12 @@ class ExportsMore(Shared):
         return super().ipc_size(payload) + 1
 
 
+@plant("ipc_range")
+class ExportsTheFirstPageAlone(Shared):
+    def ipc_range(self, ptr, size, root):
+        return root[0], min(root[1], self.page)
+
+
 @plant("ipc_close_refusals")
 class ClosesAnything(Shared):
     def ipc_close(self, ptr, size):

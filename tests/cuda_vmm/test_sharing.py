@@ -279,6 +279,175 @@ def test_an_open_mapping_keeps_the_provider(emu, kind):
     exporter.close()
 
 
+# Parts of a piece.
+
+
+@pytest.fixture
+def parts(provider):
+    """A piece of 4 chunks in the middle of a reservation: (provider, address of the piece)."""
+    base = provider.reserve(12 * MIB)
+    ptr = base + UNIT
+    provider.split(base, 12 * MIB, UNIT)
+    provider.split(ptr, 10 * MIB, 4 * UNIT)
+    provider.commit(ptr, 4 * UNIT, chunk_size=UNIT)
+    yield provider, ptr
+    provider.free(ptr, 4 * UNIT)
+    provider.free(base, UNIT)
+    provider.free(ptr + 4 * UNIT, UNIT)
+
+
+def test_whole_chunks_inside_a_piece_are_exported(parts, run_python, read):
+    provider, ptr = parts
+    root = ptr - UNIT, 12 * MIB
+    wanted = provider.ipc_range(ptr + UNIT + 100, UNIT, root)
+    assert wanted == (ptr + UNIT, 2 * UNIT)
+    payload = provider.ipc_export(*wanted)
+    assert provider.ipc_size(payload) == 2 * UNIT
+    exported = [chunk.exported for chunk in provider.chunks(ptr, 4 * UNIT)]
+    assert exported == [False, True, True, False]
+    provider.copy(ptr + 3 * UNIT - 16, b"16 bytes at end.", 16)
+    said = run_python(IMPORTER, "vmm", payload.hex(), str(2 * UNIT))
+    assert said == "16 bytes at end. 2 1 {}"
+    assert read(provider, ptr + UNIT, 10) == b"from there"
+    provider.ipc_release(payload)
+
+
+def test_the_others_come_and_go_while_some_are_exported(parts):
+    provider, ptr = parts
+    payload = provider.ipc_export(ptr + UNIT, UNIT)
+    provider.split(ptr, 4 * UNIT, 2 * UNIT)
+    provider.decommit(ptr + 2 * UNIT, 2 * UNIT)
+    provider.ipc_close(provider.ipc_open(payload), UNIT)
+    provider.commit(ptr + 2 * UNIT, 2 * UNIT)
+    provider.merge(ptr, ptr + 2 * UNIT, 4 * UNIT)
+    provider.ipc_close(provider.ipc_open(payload), UNIT)
+    for end in (UNIT, 2 * UNIT):
+        provider.split(ptr, 4 * UNIT, end)
+        provider.decommit(ptr, end)
+        provider.commit(ptr, end)
+        provider.merge(ptr, ptr + end, 4 * UNIT)
+        assert bool(provider.ipc_descriptors(payload)) == (end == UNIT)
+    with pytest.raises(IpcError):
+        provider.ipc_open(payload)
+
+
+def test_what_is_to_be_exported_of_a_root(parts):
+    provider, ptr = parts
+    root = ptr - UNIT, 12 * MIB
+    for start, size, chunks in (
+        (ptr, 1, (0, 1)),
+        (ptr + UNIT - 1, 1, (0, 1)),
+        (ptr + UNIT - 1, 2, (0, 2)),
+        (ptr + 1, 4 * UNIT - 2, (0, 4)),
+        (ptr + 3 * UNIT, UNIT, (3, 1)),
+    ):
+        first, count = chunks
+        assert provider.ipc_range(start, size, root) == (ptr + first * UNIT, count * UNIT)
+    for start, size in ((ptr - 1, 2), (ptr - UNIT, UNIT), (ptr + 4 * UNIT - 1, 2)):
+        with pytest.raises(InvalidArgument, match="no memory"):
+            provider.ipc_range(start, size, root)
+    whole = provider.alloc(100 * MIB + 1)
+    assert provider.ipc_range(whole + 5, 10, (whole, 100 * MIB + 1)) == (whole, 100 * MIB + 1)
+    provider.dalloc(whole, 100 * MIB + 1)
+    assert provider.ipc_range(whole + 5, 10, (whole, 100 * MIB + 1))[1] < 100 * MIB
+    provider.free(whole, 100 * MIB + 1)
+
+
+def test_what_are_no_whole_chunks_is_not_exported(parts):
+    provider, ptr = parts
+    odd = provider.alloc(UNIT + 1)
+    for start, size, message in (
+        (ptr + 1, UNIT, "lies inside a chunk"),
+        (ptr, UNIT - 1, "neither a piece nor whole chunks"),
+        (odd + UNIT, 1, "neither a piece nor whole chunks"),
+        (ptr - UNIT, UNIT, "commit it first"),
+        (ptr - UNIT, 2 * UNIT, "commit it first"),
+        (ptr + 3 * UNIT, 2 * UNIT, "commit it first"),
+        (ptr, 0, "neither|commit"),
+        (ptr, -UNIT, "commit"),
+        (ptr, 1 << 64, "commit"),
+        (ptr + (1 << 46), UNIT, "not memory of"),
+    ):
+        with pytest.raises(InvalidArgument, match=message):
+            provider.ipc_export(start, size)
+    assert not any(chunk.exported for chunk in provider.chunks(ptr, 4 * UNIT))
+    provider.dalloc(odd, UNIT + 1)
+    with pytest.raises(InvalidArgument, match="commit it first"):
+        provider.ipc_export(odd, UNIT + 1)
+    provider.free(odd, UNIT + 1)
+
+
+@pytest.mark.parametrize("call", ["cuMemRetainAllocationHandle", "cuMemExportToShareableHandle"])
+def test_an_export_that_fails_leaves_memory_that_can_be_taken_elsewhere(parts, emu, call):
+    provider, ptr = parts
+    payload = provider.ipc_export(ptr + UNIT, UNIT)
+    emu.fail(call, nth=3, error=UNKNOWN)
+    with pytest.raises(umfpy.DriverError):
+        provider.ipc_export(ptr, 4 * UNIT)
+    exported = [chunk.exported for chunk in provider.chunks(ptr, 4 * UNIT)]
+    assert exported == [False, True, False, False]
+    provider.split(ptr, 4 * UNIT, UNIT)
+    target = provider.reserve(UNIT)
+    provider.remap([(ptr, UNIT)], target, UNIT)
+    provider.free(target, UNIT)
+    provider.commit(ptr, UNIT)
+    provider.merge(ptr, ptr + UNIT, 4 * UNIT)
+    provider.ipc_release(payload)
+
+
+@pytest.mark.parametrize("again", [False, True])
+@pytest.mark.parametrize("at", ["cuMemRetainAllocationHandle", "cuMemExportToShareableHandle"])
+def test_memory_that_another_thread_drops_meanwhile(parts, monkeypatch, refused, at, again):
+    """Also if other memory is there by then: nobody gets it, and no descriptor is left."""
+    provider, ptr = parts
+    provider.split(ptr, 4 * UNIT, UNIT)
+    provider.ipc_release(provider.ipc_export(ptr + UNIT, UNIT))
+    driver = provider._driver
+    original = driver.call
+    files = len(os.listdir("/proc/self/fd"))
+
+    def call(name, *arguments):
+        if name == at:
+            monkeypatch.setattr(driver, "call", original)
+            provider.decommit(ptr, UNIT)
+            if again:
+                provider.commit(ptr, UNIT)
+        return original(name, *arguments)
+
+    monkeypatch.setattr(driver, "call", call)
+    with pytest.raises((InvalidArgument, umfpy.DriverError)) as caught:
+        provider.ipc_export(ptr, UNIT)
+    if not isinstance(caught.value, InvalidArgument):
+        assert refused.pop()[0] == "cuMemRetainAllocationHandle"
+    assert len(os.listdir("/proc/self/fd")) <= files
+    if not again:
+        provider.commit(ptr, UNIT)
+    provider.merge(ptr, ptr + UNIT, 4 * UNIT)
+    provider.ipc_release(provider.ipc_export(ptr, UNIT))
+
+
+def test_memory_that_another_thread_wants_to_take_elsewhere_meanwhile(parts, monkeypatch, read):
+    provider, ptr = parts
+    provider.split(ptr, 4 * UNIT, UNIT)
+    provider.copy(ptr, b"here", 4)
+    target = provider.reserve(UNIT)
+    driver = provider._driver
+    original = driver.call
+
+    def call(name, *arguments):
+        if name == "cuMemRetainAllocationHandle":
+            with pytest.raises(InvalidArgument, match="was exported"):
+                provider.remap([(ptr, UNIT)], target, UNIT)
+        return original(name, *arguments)
+
+    monkeypatch.setattr(driver, "call", call)
+    provider.ipc_release(provider.ipc_export(ptr, UNIT))
+    monkeypatch.undo()
+    assert read(provider, ptr, 4) == b"here"
+    provider.merge(ptr, ptr + UNIT, 4 * UNIT)
+    provider.free(target, UNIT)
+
+
 @pytest.mark.parametrize("call", ["cuMemAddressFree", "cuMemRelease"])
 def test_an_import_that_cannot_be_taken_apart_is_later(emu, call):
     provider = CudaVmmProvider()

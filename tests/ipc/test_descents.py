@@ -9,6 +9,8 @@ from ipc_support import Peer
 
 from umfpy import Growth, IpcError, Pool
 from umfpy.core.extents import innermost
+from umfpy.ipc import IpcHandle
+from umfpy.ipc.root_exports import find_export
 
 MIB = 1 << 20
 OPEN = "opened = [open_ipc(h) for h in handles]\nlen(opened)"
@@ -35,7 +37,8 @@ class Shared:
 
     @property
     def export(self):
-        return innermost(self.pieces[0].ptr).export
+        """The native export of the handles, as long as it is good."""
+        return find_export(IpcHandle.from_bytes(self.handles[0]).root.export_id)
 
     def check(self, *salt):
         """What is written on one side is read on the other, to the last byte."""
@@ -91,6 +94,7 @@ def test_an_export_goes_before_its_memory(shared):
     assert shared.pool.trim(rung="decommit") > 0
 
     assert shared.export is None
+    assert not innermost(shared.pieces[0].ptr).export
     heir = Peer(shared.host.kind)
     with pytest.raises(IpcError):
         heir("open_ipc(h)", h=shared.handles[0])

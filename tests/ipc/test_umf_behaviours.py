@@ -10,8 +10,8 @@ import pytest
 from ipc_support import CountingHost, FakeImporter, Peer
 
 from umfpy import CoarseProvider, HostProvider, InvalidArgument, NotSupported, Pool, ProxyPool
-from umfpy.core.extents import innermost
 from umfpy.ipc import export
+from umfpy.ipc.root_exports import find_export
 
 OPEN_ALL = """
 import threading
@@ -86,7 +86,7 @@ def test_31_an_export_may_be_given_back_after_its_memory(host):
     released = CountingHost.counts["release"]
     a = ProxyPool(host.provider).allocate(4096)
     handle = export(a)
-    given = innermost(a.ptr).root.export
+    given = find_export(handle.root.export_id)
     a.free()
     given.release()
     given.release()

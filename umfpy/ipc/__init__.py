@@ -2,8 +2,9 @@
 
 The exporter names a piece with `export`; any other process on the machine opens it with
 `open_ipc`.  Both go by the physical root: one native export, and one native open in each
-importer, for all the pieces of it.  Handles are bytes, and travel over any channel; through
-`multiprocessing` they, allocations and mappings can be sent as they are.
+importer, for all the pieces of it.  A pool over virtual memory has one root of which parts come
+and go: there, both go by the chunks that a piece lies in.  Handles are bytes, and travel over any
+channel; through `multiprocessing` they, allocations and mappings can be sent as they are.
 """
 
 from umfpy.ipc.cache import CacheInfo

@@ -24,8 +24,8 @@ from multiprocessing.connection import (
     deliver_challenge,
 )
 
-from umfpy.ipc.exports import find_export
 from umfpy.ipc.handle import EXPORT_ID_SIZE, IpcHandle
+from umfpy.ipc.root_exports import find_export
 
 #: How long to wait for the other side's next word, in seconds.  It has nothing to do but answer.
 _PATIENCE_S = 10.0

@@ -1,122 +1,18 @@
-"""The exporter's side: one native export for each physical root, however many pieces are shared."""
+"""The exporter's side: from any piece of memory to a handle on it."""
 
 from __future__ import annotations
 
-import os
-import secrets
-import threading
-import weakref
+from dataclasses import dataclass
 
-from umfpy.core.extents import Extent, innermost
+from umfpy.core.extents import Extent, ExtentMap, innermost
 from umfpy.core.pool import Allocation
-from umfpy.errors import DriverError, InvalidArgument, IpcError, StaleHandle
+from umfpy.errors import InvalidArgument, StaleHandle, UmfpyError
 from umfpy.find import find
-from umfpy.ipc.handle import EXPORT_ID_SIZE, IpcHandle, IpcRoot
-from umfpy.ipc.process import ProcessId
+from umfpy.ipc.handle import IpcHandle
+from umfpy.ipc.root_exports import exports_of
 
-#: Guards `Extent.export`, so that a root gets one; held for no call of anything else.
-_attaching = threading.Lock()
-
-#: The exports of this process that are still good, by export id.
-_live: weakref.WeakValueDictionary[bytes, Export] = weakref.WeakValueDictionary()
-
-
-class Export:
-    """The export of one physical root: ``extent.export``, until the root goes upstream."""
-
-    def __init__(self, extent: Extent) -> None:
-        self.base: int = extent.base
-        self.provider = extent.provider
-        self._size: int = extent.size
-        self._owner = os.getpid()
-        self._lock = threading.Lock()
-        self._root: IpcRoot | None = None
-        self._released = False
-
-    def root(self) -> IpcRoot:
-        """Return what names the root, exported natively when it is first asked for.
-
-        Raises
-        ------
-        NotSupported
-            The provider has no IPC for this memory, and says why.
-        IpcError
-            The driver refused, or this is a forked child and the memory its parent's.
-        StaleHandle
-            The root went upstream meanwhile.
-        """
-        if os.getpid() != self._owner:
-            raise IpcError(
-                f"the memory at {self.base:#x} was exported by process {self._owner}, which "
-                "forked this one: only that process can share it"
-            )
-        with self._lock:
-            if self._released:
-                raise StaleHandle(f"the memory at {self.base:#x} went back to its provider")
-            if self._root is None:
-                self._root = self._export()
-                _live[self._root.export_id] = self
-            return self._root
-
-    def release(self) -> None:
-        """Give the native export back: once, right before the root's memory goes.
-
-        In a forked child nothing happens: the export is the parent's.  If the provider's
-        `ipc_release` raises, the export is as it was.
-        """
-        if os.getpid() != self._owner:
-            return
-        with self._lock:
-            if self._root is not None and not self._released:
-                self.provider.ipc_release(self._root.payload)
-                _live.pop(self._root.export_id, None)
-            self._released = True
-
-    def duplicate_descriptors(self) -> list[int]:
-        """Return copies of the descriptors that go with the export; the caller closes them.
-
-        None once it is released: their numbers may be those of other files by then.
-        """
-        copies: list[int] = []
-        with self._lock:
-            if self._root is None or self._released:
-                return copies
-            try:
-                for descriptor in self.provider.ipc_descriptors(self._root.payload):
-                    copies.append(os.dup(descriptor))
-            except OSError:
-                for descriptor in copies:
-                    os.close(descriptor)
-                raise
-        return copies
-
-    def needs_descriptors(self) -> bool:
-        """Return whether file descriptors go with the export."""
-        with self._lock:
-            if self._root is None or self._released:
-                return False
-            return bool(self.provider.ipc_descriptors(self._root.payload))
-
-    def _export(self) -> IpcRoot:
-        scope = self.provider.ipc_scope()
-        try:
-            payload = self.provider.ipc_export(self.base, self._size)
-        except DriverError as error:
-            raise IpcError(
-                f"the {self._size} bytes at {self.base:#x} cannot be exported: {error}"
-            ) from error
-        try:
-            return IpcRoot(
-                provider=self.provider.name,
-                scope=scope,
-                payload=payload,
-                exporter=ProcessId.current(),
-                export_id=secrets.token_bytes(EXPORT_ID_SIZE),
-                size=self._size,
-            )
-        except IpcError:
-            self.provider.ipc_release(payload)
-            raise
+#: The part of an allocation's id that its map knows it by.
+_IN_MAP = (1 << 64) - 1
 
 
 def export(memory: Allocation | int) -> IpcHandle:
@@ -139,7 +35,7 @@ def export(memory: Allocation | int) -> IpcHandle:
     InvalidArgument
         Not a live allocation of this process, or one of no bytes.
     StaleHandle
-        The allocation was freed.
+        The allocation was freed, also by another thread in the middle of this call.
     NotSupported
         Its physical memory comes from a provider without IPC, such as private host memory.
     IpcError
@@ -147,76 +43,110 @@ def export(memory: Allocation | int) -> IpcHandle:
 
     Notes
     -----
-    The native export is of the whole physical root: who can open the handle can reach all of
-    it.  It is made when the first piece of the root is shared, and kept until the root goes
-    upstream.  Any thread may call this.
+    The native export is of the whole physical root; of addresses that have memory only here and
+    there, as a pool over virtual memory has them, it is of the chunks that the allocation lies
+    in.  Who can open the handle can reach all of that.  It is made when the first piece of it is
+    shared, and kept until any of that memory goes.  Any thread may call this.
     """
-    ptr, size = _range_of(memory)
-    extent = innermost(ptr)
-    if extent is None:
-        raise InvalidArgument(f"{ptr:#x} is not managed by umfpy any more")
-    root = _export_of(extent.root).root()
-    _check_still_there(ptr, extent.root)
-    return IpcHandle(root, ptr - extent.root.base, size)
+    piece = _piece_of(memory)
+    try:
+        handle = _handle_of(piece)
+    except UmfpyError as error:
+        if piece.live:
+            raise
+        raise piece.stale() from error
+    if handle is None or not piece.live:
+        raise piece.stale()
+    return handle
 
 
-def find_export(export_id: bytes) -> Export | None:
-    """Return this process's export of that id, or None if it was released or never made."""
-    return _live.get(export_id)
+@dataclass(frozen=True)
+class _Piece:
+    """What is to be shared: ``size`` bytes at ``ptr``, the rest of an allocation from ``base`` on.
+
+    ``space`` is the map that the allocation is in, ``id`` its id there.
+    """
+
+    ptr: int
+    size: int
+    base: int
+    space: ExtentMap
+    id: int
+
+    @property
+    def live(self) -> bool:
+        """Whether the allocation is there, and has all these bytes."""
+        known = self.space.describe(self.base)
+        if known is None or known["id"] != self.id:
+            return False
+        return known["base"] + known["size"] >= self.ptr + self.size
+
+    def range_in(self, root: Extent) -> tuple[int, int]:
+        """Return (address, bytes) of what has to be exported of the root."""
+        length = self.ptr + self.size - self.base
+        return root.provider.ipc_range(self.base, length, (root.base, root.size))
+
+    def stale(self) -> StaleHandle:
+        return StaleHandle(
+            f"the memory at {self.ptr:#x} was freed, or made smaller, while it was being exported"
+        )
 
 
-def _range_of(memory: Allocation | int) -> tuple[int, int]:
-    """Return the address and size of what is to be shared."""
+def _piece_of(memory: Allocation | int) -> _Piece:
     if isinstance(memory, Allocation):
         if memory.freed:
             raise StaleHandle(f"the allocation at {memory.ptr:#x} was freed; nothing to share")
-        ptr, size = memory.ptr, memory.size
+        base = memory.ptr
+        piece = _Piece(base, memory.size, base, memory.pool.map, memory.id & _IN_MAP)
     elif isinstance(memory, int):
-        info = find(memory) if memory > 0 else None
-        if info is None:
-            raise InvalidArgument(
-                f"{memory:#x} lies in no live allocation of this process; what another process "
-                "shared is passed on with its mapping's handle"
-            )
-        ptr, size = memory, info.base + info.size - memory
+        piece = _piece_at(memory)
     else:
         raise InvalidArgument(
             f"an Allocation or an address can be shared, not {type(memory).__name__}"
         )
-    if size == 0:
-        raise InvalidArgument(f"the allocation at {ptr:#x} has no bytes to share")
-    return ptr, size
+    if piece.size == 0:
+        raise InvalidArgument(f"the allocation at {piece.ptr:#x} has no bytes to share")
+    return piece
 
 
-def _export_of(extent: Extent) -> Export:
-    fresh = Export(extent)
-    with _attaching:
-        if extent.export is None:
-            extent.export = fresh
-        attached: Export = extent.export
-    return attached
+def _piece_at(ptr: int) -> _Piece:
+    """Return what is left of a live allocation from an address on."""
+    extent = innermost(ptr) if ptr > 0 else None
+    info = None if extent is None else find(ptr)
+    if extent is None or info is None:
+        raise InvalidArgument(
+            f"{ptr:#x} lies in no live allocation of this process; what another process "
+            "shared is passed on with its mapping's handle"
+        )
+    size = info.base + info.size - ptr
+    return _Piece(ptr, size, info.base, extent.map, info.id & _IN_MAP)
 
 
-def _check_still_there(ptr: int, root: Extent) -> None:
-    """Raise StaleHandle if the root went upstream while it was being exported.
+def _handle_of(piece: _Piece) -> IpcHandle | None:
+    """Return a handle on a piece; None if it was freed meanwhile.
 
-    Then whoever gave it back had not seen the export, and it is given back here.
+    No memory is exported behind the back of whoever takes it away: that one withdraws what is
+    exported of it after the last allocation there was freed, and before it is gone.  So an export
+    is entered first, and made only if the allocation is there still; and if the provider has
+    come to cut the memory in another way, as it does for parts of a root before they go, it is
+    given back and made anew.
     """
-    now = innermost(ptr)
-    if now is not None and now.root is root:
-        return
-    with _attaching:
-        left, root.export = root.export, None
-    if left is not None:
-        left.release()
-    raise StaleHandle(f"the memory at {ptr:#x} was freed while it was being exported")
-
-
-def _after_fork_in_child() -> None:
-    """The parent's exports are not this process's, and its locks may be held by nobody here."""
-    global _attaching
-    _attaching = threading.Lock()
-    _live.clear()
-
-
-os.register_at_fork(after_in_child=_after_fork_in_child)
+    extent = innermost(piece.ptr)
+    if extent is None:
+        return None
+    root = extent.root
+    exports = exports_of(root)
+    while True:
+        base, size = piece.range_in(root)
+        exported = exports.of(base, size)
+        if not piece.live:
+            return None
+        try:
+            named = exported.named()
+        except InvalidArgument:
+            if piece.range_in(root) == (base, size):
+                raise
+            named = None
+        if named is not None and piece.range_in(root) == (base, size):
+            return IpcHandle(named, piece.ptr - base, piece.size)
+        exports.end(exported)

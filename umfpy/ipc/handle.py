@@ -1,4 +1,4 @@
-"""What names memory to another process: the physical root, and where the piece lies in it."""
+"""What names memory to another process: what was exported, and where the piece lies in that."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _FIXED = struct.Struct(f"<{HOST_SIZE}sQQQ{EXPORT_ID_SIZE}sQQQHHI")
 
 @dataclass(frozen=True)
 class IpcRoot:
-    """A physical root that its process exported: one native export.
+    """What its process exported by one native export: a physical root, or a run of its chunks.
 
     Attributes
     ----------
@@ -38,13 +38,13 @@ class IpcRoot:
     scope
         Which device of that provider, as `Provider.ipc_scope` says it.
     payload
-        What the provider itself needs to open the root.
+        What the provider itself needs to open it.
     exporter
         The process that exported it.
     export_id
         16 random bytes, drawn for this export: never those of another one.
     size
-        Bytes of the root.
+        Its bytes.
     """
 
     provider: str
@@ -78,9 +78,9 @@ class IpcHandle:
     Attributes
     ----------
     root
-        The physical root, see `IpcRoot`.
+        What was exported, see `IpcRoot`.
     offset, size
-        Where in the root the piece lies, in bytes.
+        Where in that the piece lies, in bytes.
 
     Raises
     ------

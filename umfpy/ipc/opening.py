@@ -9,11 +9,11 @@ from collections.abc import Callable
 from umfpy.errors import ConfigurationError, DriverError, InvalidArgument, IpcError, NotSupported
 from umfpy.ipc.cache import CacheInfo, RootCache, raise_unclosed
 from umfpy.ipc.descriptors import fetched
-from umfpy.ipc.exports import find_export
 from umfpy.ipc.handle import IpcHandle, IpcRoot
 from umfpy.ipc.mapping import IpcMapping, Lease
 from umfpy.ipc.process import ProcessId
 from umfpy.ipc.providers import Importers
+from umfpy.ipc.root_exports import find_export
 from umfpy.provider import Capability, Provider
 
 #: Environment variable with the limit of idle roots, and what holds without it.
@@ -159,7 +159,7 @@ def _limit_from_environment() -> int:
 def _open_own(handle: IpcHandle) -> IpcMapping:
     """Open a handle in the process that made it, where drivers refuse to."""
     export = find_export(handle.root.export_id)
-    if export is None or export.root() != handle.root:
+    if export is None or export.named() != handle.root:
         raise IpcError(
             "this IPC handle was made by this process itself, for memory that it has freed since"
         )

@@ -9,9 +9,10 @@ from typing import Any
 
 from umfpy.core.pool import Allocation
 from umfpy.ipc.descriptors import server_address
-from umfpy.ipc.exports import export, find_export
+from umfpy.ipc.exports import export
 from umfpy.ipc.handle import IpcHandle
 from umfpy.ipc.opening import open_ipc
+from umfpy.ipc.root_exports import find_export
 
 #: What `pickle` wants of a reducer: a function, and its arguments at the other end.
 Reduced = tuple[Callable[..., Any], tuple[Any, ...]]

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import ExitStack
+from itertools import chain
 from typing import TYPE_CHECKING
 
-from umfpy.core.extents import HIDDEN, SAFE, UNBACKED
+from umfpy.core.extents import HIDDEN, SAFE, UNBACKED, innermost
+from umfpy.errors import InvalidArgument
 from umfpy.pools.claims import Claim
+from umfpy.pools.release import withdraw_export
 from umfpy.provider import Capability
 
 if TYPE_CHECKING:
@@ -79,11 +82,11 @@ class Backing:
                 if source is None:
                     return False
                 sources.append(held.enter_context(source))
-            if Capability.STREAMS in self._provider.capabilities:
-                self._provider.synchronize()
+            self._wait()
             for claim in (here, *sources):
                 self._cuts.isolate(claim.start, claim.size)
-            self._provider.remap([(source.start, source.size) for source in sources], start, size)
+            if not self._moved([(source.start, source.size) for source in sources], start, size):
+                return False
             here.become(SAFE)
             self._cuts.note(start, usable=True)
             for source in sources:
@@ -91,4 +94,41 @@ class Backing:
                 self._cuts.note(source.start, usable=False)
             for claim in (here, *sources):
                 self._cuts.join(claim.start, claim.size)
+        return True
+
+    def drop(self, chunk: ChunkInfo) -> bool:
+        """Give the device the memory of a free chunk back; the addresses stay.
+
+        The device is waited for, as in `move`.
+        """
+        claim = Claim.take(self._map, chunk.ptr, chunk.size, SAFE)
+        if claim is None:
+            return False
+        with claim:
+            self._wait()
+            extent = innermost(chunk.ptr)
+            assert extent is not None, "what is claimed is in an extent"
+            withdraw_export(extent, chunk.ptr, chunk.size)
+            self._cuts.isolate(chunk.ptr, chunk.size)
+            self._provider.decommit(chunk.ptr, chunk.size)
+            claim.become(UNBACKED)
+            self._cuts.mark(chunk.ptr, chunk.size, usable=False)
+        return True
+
+    def _wait(self) -> None:
+        if Capability.STREAMS in self._provider.capabilities:
+            self._provider.synchronize()
+
+    def _moved(self, sources: Sequence[tuple[int, int]], start: int, size: int) -> bool:
+        """Take memory elsewhere; False if another thread has exported some of it meanwhile.
+
+        That is the memory of an allocation which was freed while it was being exported.
+        """
+        try:
+            self._provider.remap(sources, start, size)
+        except InvalidArgument:
+            chunks = chain.from_iterable(self._provider.chunks(*source) for source in sources)
+            if any(chunk.exported for chunk in chunks):
+                return False
+            raise
         return True

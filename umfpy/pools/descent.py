@@ -205,12 +205,12 @@ class Descent:
 
     def _lower(self, step: Step) -> None:
         start, size = step.run.start, step.run.size
-        if self._rung == "decommit":
-            # Only then does what other processes open lose the memory behind it.
-            withdraw_export(step.run.extent, start, size)
         self._cuts.isolate(start, size)
         state = step.state
         try:
+            if self._rung == "decommit":
+                # Only then does what other processes open lose the memory behind it.
+                withdraw_export(step.run.extent, start, size)
             if state == HIDDEN and _THEN[self._rung] == SAFE:
                 self._provider.commit(start, size)  # to purge it, it has to be usable
                 state = SAFE

@@ -63,12 +63,14 @@ def put_back(extent: Extent) -> None:
     extent.map.restore(extent)
 
 
-def withdraw_export(extent: Extent, start: int | None = None, size: int | None = None) -> None:
-    """Give the extent's export back, before the memory of it or of a part of it goes.
+def withdraw_export(extent: Extent, start: int | None = None, size: int = 0) -> None:
+    """Give back what was exported of an extent, or of a part of it, before that memory goes.
 
-    There is one for the whole extent, so that it goes whatever the part: what other processes
-    have open they keep, and who shares memory of the extent from now on has a new one made.
+    An export goes as a whole, also if only a part of its memory does: what other processes have
+    open they keep, and who shares the rest of it from now on has a new one made.  What is freed
+    already gets none: see `umfpy.ipc.export`.
     """
     if extent.export is not None:
-        extent.export.release()
-        extent.export = None
+        if start is None:
+            start, size = extent.base, extent.size
+        extent.export.withdraw(start, size)

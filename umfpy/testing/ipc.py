@@ -184,6 +184,35 @@ def ipc_size(subject: Subject) -> None:
     subject.provider.ipc_release(exported.payload)
 
 
+@check(
+    "what ipc_range says lies in the root, holds the range, and is exported", needs=Capability.IPC
+)
+def ipc_range(subject: Subject) -> None:
+    unit = subject.unit
+    ptr = subject.alloc(4 * unit)
+    for start, size in ((0, 4 * unit), (0, 1), (3 * unit, unit), (unit - 1, unit + 2)):
+        _expect_exported(subject, ptr + start, size, (ptr, 4 * unit))
+    if not subject.has(Capability.RESERVE):
+        return
+    low = subject.reserve(6 * unit)
+    middle = subject.split(low, 6 * unit, 2 * unit)
+    subject.split(middle, 4 * unit, 3 * unit)
+    subject.provider.commit(middle, 3 * unit, chunk_size=unit)
+    for start, size in ((0, 3 * unit), (0, 1), (2 * unit, unit), (unit - 1, 2)):
+        _expect_exported(subject, middle + start, size, (low, 6 * unit))
+
+
+def _expect_exported(subject: Subject, ptr: int, size: int, root: tuple[int, int]) -> None:
+    provider = subject.provider
+    said = base, length = provider.ipc_range(ptr, size, root)
+    holds = root[0] <= base <= ptr and ptr + size <= base + length <= sum(root)
+    expect(holds, f"a part of {root} that holds {size} bytes at {ptr:#x}", said)
+    payload = provider.ipc_export(base, length)
+    again = provider.ipc_range(ptr, size, root)
+    expect(again == said, f"{said} as long as the memory is in use", again)
+    provider.ipc_release(payload)
+
+
 @check("closing what was not opened is refused", needs=Capability.IPC)
 def ipc_close_refusals(subject: Subject) -> None:
     ptr = subject.alloc(subject.unit)

@@ -199,6 +199,9 @@ class Metered(Provider):
     def synchronize(self) -> None:
         self.upstream.synchronize()
 
+    def ipc_range(self, ptr: int, size: int, root: tuple[int, int]) -> tuple[int, int]:
+        return self.upstream.ipc_range(ptr, size, root)
+
     def ipc_export(self, ptr: int, size: int) -> bytes:
         return self.upstream.ipc_export(ptr, size)
 
