@@ -108,8 +108,8 @@ class Backing:
             self._wait()
             extent = innermost(chunk.ptr)
             assert extent is not None, "what is claimed is in an extent"
-            withdraw_export(extent, chunk.ptr, chunk.size)
             self._cuts.isolate(chunk.ptr, chunk.size)
+            withdraw_export(extent, chunk.ptr, chunk.size)
             self._provider.decommit(chunk.ptr, chunk.size)
             claim.become(UNBACKED)
             self._cuts.mark(chunk.ptr, chunk.size, usable=False)
