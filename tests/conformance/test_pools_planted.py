@@ -19,6 +19,7 @@ import umfpy.pools.slab_limit
 import umfpy.testing.pool_runner
 from umfpy import Capability, HostProvider, InvalidArgument, OutOfMemoryError, Pool, find
 from umfpy.pools.base import ProviderPool
+from umfpy.pools.rungs import RUNGS, Trimmed
 from umfpy.testing import POOL_CHECKS, ConformanceError, Outcome, check_pool
 
 #: check: the pool that breaks it.
@@ -269,7 +270,7 @@ class Scribbles(Planted):
 @plant("zero_request")
 class HalfZeroed(Planted):
     def malloc(self, size, alignment=0, stream=None, zero=False):
-        return super().malloc(size, alignment, stream)
+        return super().malloc(size, alignment, stream, zero and size == 4 * PAGE + 5)
 
 
 class CannotClear(HostProvider):
@@ -286,11 +287,11 @@ class IgnoresZero(HalfZeroed):
 
 @plant("trim_keeps_live")
 class TrimsTooMuch(Planted):
-    def trim(self, keep_bytes=0):
+    def trim(self, keep_bytes=0, **rung):
         for start, _, used, _ in self.map.blocks():
-            if used:
+            if used and not rung:
                 ctypes.memset(start, 0, 16)
-        return super().trim(keep_bytes)
+        return super().trim(keep_bytes, **rung)
 
 
 # Tracking.
@@ -378,26 +379,68 @@ class StaysDry(Planted):
 
 @plant("trim_all")
 class TrimsInSilence(Planted):
-    def trim(self, keep_bytes=0):
-        given = super().trim(keep_bytes)
-        return given if keep_bytes else 0
+    def trim(self, keep_bytes=0, **rung):
+        given = super().trim(keep_bytes, **rung)
+        return given if keep_bytes or rung else 0
 
 
 @plant("trim_keep")
 class TrimsAll(Planted):
-    def trim(self, keep_bytes=0):
-        return super().trim(0)
+    def trim(self, keep_bytes=0, **rung):
+        return super().trim(0, **rung)
+
+
+@plant("rungs_told")
+class TellsTwice(Planted):
+    def trim(self, keep_bytes=0, *, rung="free"):
+        went = super().trim(keep_bytes, rung=rung)
+        return Trimmed(2 * went, went.rung) if rung == "dalloc" else went
+
+
+@plant("rungs_keep_live")
+class PurgesLive(Planted):
+    def trim(self, keep_bytes=0, *, rung="free"):
+        for start, _, used, _ in self.map.blocks():
+            if used and rung == "purge_force":
+                ctypes.memset(start, 0, 16)
+        return super().trim(keep_bytes, rung=rung)
+
+
+@plant("rungs_come_back")
+class StaysDown(Planted):
+    gone = False
+
+    def trim(self, keep_bytes=0, *, rung="free"):
+        went = super().trim(keep_bytes, rung=rung)
+        self.gone |= went.rung == "decommit" and not self.stats().live_allocations
+        return went
+
+    def malloc(self, *arguments, **options):
+        if self.gone:
+            raise OutOfMemoryError("what is gone is gone")
+        return super().malloc(*arguments, **options)
+
+
+@plant("rungs_refused")
+class AnyRung(Planted):
+    def trim(self, keep_bytes=0, *, rung="free"):
+        return super().trim(keep_bytes, rung=rung if rung in RUNGS else "free")
+
+
+@plant("rungs_no_leaks")
+class LeaksOnTheWayDown(Planted):
+    def trim(self, keep_bytes=0, *, rung="free"):
+        if rung == "dalloc":
+            self.provider.alloc(PAGE)
+        return super().trim(keep_bytes, rung=rung)
 
 
 @plant("pool_no_leaks")
 class Leaks(Planted):
-    leaked = False
-
-    def malloc(self, *arguments, **options):
-        if not self.leaked:
-            self.leaked = True
+    def trim(self, keep_bytes=0, **rung):
+        if not rung:
             self.provider.alloc(PAGE)
-        return super().malloc(*arguments, **options)
+        return super().trim(keep_bytes, **rung)
 
 
 # Streams.

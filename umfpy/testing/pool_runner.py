@@ -18,6 +18,7 @@ for _name in (
     "contents",
     "tracking",
     "limits",
+    "rungs",
     "streams",
     "ends",
     "threads",
