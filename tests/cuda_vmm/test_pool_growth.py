@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from tests.fakes.stamped import Stamped
+from tests.fakes.stamped import Stamped, elsewhere
 from umfpy import CudaVmmProvider, HostProvider, InvalidArgument, Pool, VirtualGrowth
 from umfpy.core.extents import SAFE
 from umfpy.provider import Provider
@@ -169,7 +169,7 @@ def test_an_array_that_grows_is_never_there_twice(refused: list[object]) -> None
 
 def test_an_array_grows_out_of_what_others_have_left(stamped: Stamped) -> None:
     array = stamped.allocate(UNIT)
-    others = [stamped.allocate(16 * MIB, 1 << 32) for _ in range(4)]
+    others = [stamped.allocate(16 * MIB, elsewhere(array)) for _ in range(4)]
     before = reserved(stamped)
     stamped.free(*others)
 
@@ -197,7 +197,7 @@ def test_an_array_that_somebody_lies_behind_stays(stamped: Stamped) -> None:
 def test_two_arrays_grow_beside_each_other(stamped: Stamped) -> None:
     """Each into its own addresses, if there is room between them."""
     one = stamped.allocate(UNIT)
-    other = stamped.allocate(UNIT, 1 << 30)
+    other = stamped.allocate(UNIT, elsewhere(one))
     for size in range(2, 40, 3):
         assert stamped.resize(one, size * UNIT)
         assert stamped.resize(other, size * UNIT)
@@ -304,9 +304,10 @@ def test_chunks_are_small_where_much_lies_idle(provider: CudaVmmProvider) -> Non
     assert chunks(provider, first.ptr, 48 * MIB) == [48]
     small = [pool.allocate(UNIT) for _ in range(24)]
     assert chunks(provider, small[0].ptr, 48 * MIB) == [48]
+    aside = elsewhere(first, *small)
     del small[1:]
 
-    third = pool.allocate(48 * MIB, 1 << 32)
+    third = pool.allocate(48 * MIB, aside)
 
     assert chunks(provider, third.ptr, 48 * MIB) == [8] * 6
     small.clear()
@@ -327,7 +328,7 @@ def test_a_chunk_too_large_for_what_is_missing_stays(provider: CudaVmmProvider) 
     assert chunks(provider, large.ptr, 200 * MIB) == [200]
     large.free()
 
-    aside = pool.allocate(100 * MIB, 1 << 32)
+    aside = pool.allocate(100 * MIB, elsewhere(large))
 
     assert pool.stats().reserved_bytes == (200 + 100) * MIB
     aside.free()

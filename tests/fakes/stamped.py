@@ -13,6 +13,9 @@ from umfpy.pools.base import ProviderPool
 STRIDE = 512 << 10
 STAMP = 64
 
+#: Bytes behind an allocation that it may grow into.
+ROOM = 256 << 20
+
 
 class Stamped:
     """Live allocations of a pool, stamped at their ends and all the way between.
@@ -28,7 +31,10 @@ class Stamped:
 
     def allocate(self, *arguments: object, **options: object) -> Allocation:
         """Allocate from the pool, and stamp what came."""
-        allocation = self.pool.allocate(*arguments, **options)
+        return self.enter(self.pool.allocate(*arguments, **options))
+
+    def enter(self, allocation: Allocation) -> Allocation:
+        """Stamp an allocation that was just made, and keep it."""
         self.live[allocation] = next(self._numbers)
         self.stamp(allocation)
         return allocation
@@ -77,6 +83,20 @@ class Stamped:
 
     def _bytes(self, allocation: Allocation, at: int, size: int) -> bytes:
         return pattern(allocation.ptr + at + (self.live[allocation] << 64), size)
+
+
+def elsewhere(*allocations: Allocation) -> int:
+    """Return an alignment that no address from the first of these to behind the last has.
+
+    What is allocated with it has other addresses, wherever the system put these; they may be
+    free again.
+    """
+    low = min(one.ptr for one in allocations)
+    high = max(one.ptr + one.size for one in allocations) + ROOM
+    alignment = 1 << 21
+    while -(-low // alignment) * alignment < high:
+        alignment *= 2
+    return alignment
 
 
 def _places(size: int) -> Iterator[tuple[int, int]]:

@@ -92,7 +92,7 @@ class Supply:
         return True
 
     def _admits(self, new: int, limit: int | None) -> bool:
-        return limit is None or self._map.counters()["reserved"] + new <= limit
+        return not new or limit is None or self._map.counters()["reserved"] + new <= limit
 
     def _without_window(self, size: int, alignment: int) -> bool:
         """No window holds the request; return whether there may be one now."""

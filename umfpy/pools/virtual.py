@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from umfpy.core.extents import SAFE
@@ -79,20 +79,34 @@ class VirtualSupply(Supply):
     def _fill(self, window: Window, limit: int | None) -> bool:
         parts = list(self._plan(window))
         new = sum(part.new for part in parts)
-        if not self._admits(new, limit):
-            return False
+        # New memory first: if there is none, nothing has moved.
+        while not (self._admits(new, limit) and self._take(window, parts, new, limit)):
+            if not self._give_up(window, parts):
+                return False
         for part in parts:
+            # Lost to another thread or not: the caller looks again.
             if part.chunks and not self._backing.move(part.chunks, part.start):
-                return True
-        return self._take(window, parts, new, limit)
+                break
+        return True
 
     def _plan(self, window: Window) -> Iterator[Part]:
         """Say of what each part of a window without memory is to be made."""
-        free = self._map.free_ranges(SAFE, self._unit)
-        spare = spare_chunks(self._provider, free, window)
+        spare = self._spare(window)
         for missing in window.without_memory:
             chunks, spare = divide(spare, missing.size)
             yield Part(missing.start, chunks, missing.size - sum(chunk.size for chunk in chunks))
+
+    def _give_up(self, window: Window, parts: Sequence[Part]) -> bool:
+        """Have a spare chunk go that is too large for any part, and come again as smaller ones.
+
+        The smallest, and one at a time.  False if there is none.
+        """
+        planned = {chunk.ptr for part in parts for chunk in part.chunks}
+        left = (chunk for chunk in reversed(self._spare(window)) if chunk.ptr not in planned)
+        return any(map(self._backing.drop, left))
+
+    def _spare(self, window: Window) -> list[ChunkInfo]:
+        return spare_chunks(self._provider, self._map.free_ranges(SAFE, self._unit), window)
 
     def _take(self, window: Window, parts: list[Part], new: int, limit: int | None) -> bool:
         """Put new memory behind the parts: a whole step if there is one, else what is needed."""

@@ -1,0 +1,303 @@
+"""Every driver call of a pool over virtual memory fails once: live memory never learns of it."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from tests.fakes.stamped import Stamped, elsewhere
+from umfpy import (
+    Allocation,
+    CudaVmmProvider,
+    DriverError,
+    OutOfMemoryError,
+    Pool,
+    UmfpyError,
+    VirtualGrowth,
+)
+from umfpy.core.extents import COMING, HIDDEN, LEAVING, UNBACKED
+from umfpy.providers.cuda.driver import CudaDriver
+from umfpy.providers.emulated import EmulatedCuda
+
+MIB = 1 << 20
+UNIT = 2 * MIB
+UNKNOWN, OUT_OF_MEMORY = 999, 2
+GROWTH = VirtualGrowth(small_until=0, minimum=4 * MIB)
+
+
+class Faults:
+    """Lets the nth driver call from now fail, of those that are made while it is `armed`."""
+
+    def __init__(self, emu: EmulatedCuda, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.calls = self.nth = 0
+        self.code = UNKNOWN
+        self.armed = False
+        original = CudaDriver.call
+
+        def call(cuda: CudaDriver, name: str, *arguments: object) -> object:
+            self.calls += self.armed
+            if self.armed and self.calls == self.nth:
+                # Contexts do not run out of memory.
+                emu.fail("*", error=UNKNOWN if name.startswith("cuCtx") else self.code)
+            return original(cuda, name, *arguments)
+
+        monkeypatch.setattr(CudaDriver, "call", call)
+
+    @contextlib.contextmanager
+    def watching(self) -> Iterator[None]:
+        """Count the calls of the body, and no others."""
+        self.armed = True
+        try:
+            yield
+        finally:
+            self.armed = False
+
+
+def agree(pool: Pool, provider: CudaVmmProvider) -> None:
+    """Raise unless pool and provider are of one opinion about every unit."""
+    pool.check("full")
+    now = pool.stats()
+    assert now.reserved_bytes == provider.reserved_bytes - provider.kept_bytes
+    behind = {
+        extent.base: provider.chunks(extent.base, extent.size)
+        for extent in pool.map.extents.values()
+    }
+    assert sum(chunk.size for chunks in behind.values() for chunk in chunks) == now.reserved_bytes
+    for start, span, used, state in pool.map.blocks():
+        assert used or state not in (LEAVING, COMING), "nobody is at it any more"
+        apart = not used and state in (HIDDEN, UNBACKED)
+        assert provider.properties(start)["committed"] is not apart
+        if not used and state == UNBACKED:
+            assert provider.chunks(start, span) == []
+
+
+class Script:
+    """Uses everything; a step that fails has changed nothing that is live, and works then."""
+
+    def __init__(self, faults: Faults, *, limit: int | None = None) -> None:
+        self.faults = faults
+        self.provider = CudaVmmProvider()
+        self.pool = Pool(self.provider, growth=GROWTH, limit_bytes=limit)
+        self.stamped = Stamped(self.pool)
+        self.failures = 0
+
+    def step(self, call: Callable[..., object], *arguments: object, **options: object) -> object:
+        """Make a call that may fail, and make it again if it does."""
+        before = self.live()
+        try:
+            with self.faults.watching():
+                return call(*arguments, **options)
+        except UmfpyError as error:
+            assert isinstance(error, DriverError | OutOfMemoryError)
+            self.failures += 1
+            assert self.live() == before
+            agree(self.pool, self.provider)
+            self.stamped.check()
+            return call(*arguments, **options)
+
+    def live(self) -> tuple[object, ...]:
+        """What must not change if a call fails."""
+        now = self.pool.stats()
+        used = [block for block in self.pool.map.blocks() if block[2]]
+        return used, now.requested_bytes, now.used_bytes, now.live_allocations
+
+    def take(self, *arguments: object, **options: object) -> Allocation:
+        made = self.step(functools.partial(self.pool.allocate, *arguments, **options))
+        assert isinstance(made, Allocation)
+        self.stamped.enter(made)
+        return made
+
+    def resize(self, allocation: Allocation, size: int) -> None:
+        """Resize; a device that said that it is full is asked again."""
+        if not self.step(allocation.resize, size):
+            assert allocation.resize(size)
+        self.stamped.stamp(allocation)
+
+    def run(self) -> None:
+        stamped, pool, step = self.stamped, self.pool, self.step
+        small = [self.take(4 * MIB) for _ in range(6)]
+        array = self.take(UNIT, elsewhere(*small))
+        self.resize(array, 8 * MIB)
+        stamped.free(*small[::2])
+        large = self.take(14 * MIB)  # out of three holes, and a little more
+        stamped.free(large)
+        self.resize(array, 20 * MIB)
+        for rung in ("dalloc", "purge_force", "decommit"):
+            step(pool.trim, MIB, rung=rung)
+            large = self.take(9 * MIB, zero=True)
+            stamped.free(large)
+        step(pool.trim)
+        ours, theirs = self.take(3 * MIB, 0, 1), self.take(3 * MIB, 0, 2)
+        stamped.free(ours, theirs)
+        self.take(7 * MIB, 0, 3)
+        stamped.check()
+
+    def end(self) -> None:
+        """Give everything back; what fails once goes the second time."""
+        self.stamped.clear()
+        step = self.step
+        step(self.pool.close)
+        assert self.pool.stats().extents == 0
+        step(self.provider.close)
+
+
+@pytest.mark.parametrize("code", [UNKNOWN, OUT_OF_MEMORY])
+def test_nth_driver_call_fails(
+    code: int, emu: EmulatedCuda, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    faults = Faults(emu, monkeypatch)
+    faults.code = code
+    whole = Script(faults)
+    whole.run()
+    whole.end()
+    total, failures = faults.calls, 0
+    assert total > 150
+    made = {name: emu.calls[name] for name in ("cuMemMap", "cuMemUnmap", "cuMemSetAccess")}
+    assert min(made.values()) >= 9
+
+    for nth in range(1, total + 1):
+        faults.calls, faults.nth = 0, nth
+        script = Script(faults)
+        script.run()
+        script.end()
+        failures += script.failures
+        assert faults.calls >= nth
+        assert emu.leaks() == {}
+
+    # What is mended, or memory that is found elsewhere, nobody hears of.
+    assert failures > total // (2 if code == UNKNOWN else 4)
+
+
+CALLS = [
+    "cuMemAddressReserve",
+    "cuMemCreate",
+    "cuMemMap",
+    "cuMemSetAccess",
+    "cuMemUnmap",
+    "cuMemRelease",
+    "cuMemAddressFree",
+    "cuCtxSynchronize",
+    "cuCtxPushCurrent_v2",
+    "cuMemGetInfo_v2",
+    "cuMemsetD8Async",
+]
+
+
+@pytest.mark.parametrize("call", CALLS)
+def test_a_driver_that_keeps_refusing(call: str, emu: EmulatedCuda) -> None:
+    """Nobody waits for ever; when it gives in, everything is served, and nothing is left."""
+    provider = CudaVmmProvider()
+    pool = Pool(provider, growth=GROWTH)
+    stamped = Stamped(pool)
+    small = [stamped.allocate(4 * MIB) for _ in range(4)]
+    array = stamped.allocate(UNIT, elsewhere(*small))
+    stamped.free(*small[::2])
+
+    emu.fail(call, error=UNKNOWN, times=1000)
+    for ask in (
+        lambda: pool.allocate(8 * MIB),
+        lambda: pool.allocate(UNIT, elsewhere(*small, array)),
+        lambda: array.resize(16 * MIB),
+        lambda: pool.trim(rung="dalloc"),
+        lambda: pool.trim(rung="decommit"),
+        lambda: pool.allocate(6 * MIB, zero=True),
+        pool.trim,
+    ):
+        with contextlib.suppress(DriverError):
+            ask()
+        pool.check("full")
+    emu.clear_faults()
+
+    pool.synchronize()  # what was set apart for a wait that failed
+    if array.size == UNIT:
+        assert stamped.resize(array, 16 * MIB)
+    stamped.stamp(array)
+    for size in (8, 2, 6):
+        stamped.allocate(size * MIB)
+    stamped.check()
+    stamped.clear()
+    pool.close()
+    assert pool.stats().extents == 0
+    provider.close()
+    assert emu.leaks() == {}
+
+
+@pytest.mark.parametrize("call", ["cuMemAddressReserve", "cuMemCreate", "cuMemMap"])
+def test_a_device_that_says_it_is_full(call: str, emu: EmulatedCuda) -> None:
+    """That is no fault: the error says what is free, and what to do."""
+    provider = CudaVmmProvider()
+    pool = Pool(provider)
+    stamped = Stamped(pool)
+    if call != "cuMemAddressReserve":
+        stamped.allocate(4 * MIB)
+    before = pool.map.blocks()
+
+    emu.fail(call, times=1000)
+    with pytest.raises(OutOfMemoryError, match=r"has no 64\.00 MiB \(67108864 bytes\)") as error:
+        pool.allocate(64 * MIB)
+
+    assert error.value.requested == 64 * MIB
+    assert pool.map.blocks() == before
+    emu.clear_faults()
+    stamped.allocate(64 * MIB)
+    stamped.check()
+    stamped.clear()
+    pool.close()
+    provider.close()
+    assert emu.leaks() == {}
+
+
+def test_waking_that_finds_no_memory(emu: EmulatedCuda) -> None:
+    """Nothing has changed, and what sleeps is there when there is memory again."""
+    provider = CudaVmmProvider()
+    pool = Pool(provider)
+    stamped = Stamped(pool)
+    small = [stamped.allocate(4 * MIB) for _ in range(4)]
+    stamped.free(*small[::2])
+    assert pool.trim(rung="decommit") == 8 * MIB
+    provider.trim()
+    before = pool.map.blocks(), pool.stats().unbacked_bytes
+
+    emu.fail("cuMemCreate", times=1000)
+    with pytest.raises(OutOfMemoryError):
+        pool.allocate(4 * MIB)
+
+    assert (pool.map.blocks(), pool.stats().unbacked_bytes) == before
+    agree(pool, provider)
+    stamped.check()
+    emu.clear_faults()
+    stamped.allocate(4 * MIB)
+    stamped.clear()
+    pool.close()
+    provider.close()
+
+
+def test_a_pool_that_cannot_be_made(emu: EmulatedCuda) -> None:
+    provider = CudaVmmProvider()
+    emu.fail("cuMemGetInfo_v2", error=UNKNOWN)
+
+    with pytest.raises(DriverError, match="cuMemGetInfo"):
+        Pool(provider)
+
+    Pool(provider).close()
+    provider.close()
+    assert emu.leaks() == {}
+
+
+def test_a_pool_that_cannot_be_closed(emu: EmulatedCuda) -> None:
+    provider = CudaVmmProvider()
+    pool = Pool(provider)
+    pool.allocate(UNIT).free()
+    emu.fail("cuMemUnmap", error=UNKNOWN)
+
+    with pytest.raises(DriverError, match="cuMemUnmap"):
+        pool.close()
+    agree(pool, provider)
+
+    pool.close()
+    assert pool.stats().extents == 0
+    provider.close()
+    assert emu.leaks() == {}
