@@ -20,6 +20,7 @@ from ctypes import c_int32, c_uint32, c_uint64, c_void_p
 import umfpy
 from tests.fakes.provider import FakeProvider
 from umfpy import Capability, Growth, HostProvider, OutOfMemoryError, Pool, ProxyPool
+from umfpy.core.extents import LEAVING, SAFE
 from umfpy.pools.base import ProviderPool
 
 KIB = 1 << 10
@@ -98,6 +99,15 @@ def use(pool: ProviderPool) -> Callable[[random.Random], None]:
             assert info is None or info.base <= inside
         pool.map.blocks()
 
+    def resize(chance: random.Random) -> None:
+        if held:
+            chance.choice(held).resize(chance.randrange(16 * KIB))
+
+    def set_apart(chance: random.Random) -> None:
+        for start, size in pool.map.free_ranges(SAFE, 4 * KIB)[:3]:
+            if pool.map.retag(start, size, SAFE, LEAVING):
+                assert pool.map.retag(start, size, LEAVING, SAFE), "what is set apart stays"
+
     def swap(chance: random.Random) -> None:
         ptr = pool.malloc(chance.randrange(1, 1000))
         pool.free(ptr)
@@ -105,6 +115,7 @@ def use(pool: ProviderPool) -> Callable[[random.Random], None]:
     calls = (
         *(allocate,) * 12,
         *(lambda chance: held.clear(), look) * 2,
+        *(resize, set_apart) * 2,
         lambda chance: pool.check("full"),
         lambda chance: pool.trim(chance.choice((0, 64 * KIB))),
         lambda chance: pool.synchronize(),

@@ -325,7 +325,7 @@ cdef class BasePool:
             ):
                 return False
             tried = resize.stretch.reach
-        if zero and size > resize.before:
+        if (zero or self.zeroed) and size > resize.before:
             self.clear_or_undo(allocation, size, &resize)
         self._resized()
         return True
@@ -532,7 +532,8 @@ cdef class Allocation:
         size
             Bytes; 0 is legal and keeps one granule.
         zero
-            Whether bytes that it did not have before read as zero, for work queued on its stream.
+            Whether bytes that it did not have before read as zero, for work queued on its stream;
+            in a pool that always gives zeros they do in any case.
 
         Raises
         ------

@@ -43,7 +43,7 @@ class SlabBucket(ProviderPool):
     def __init__(
         self, holdings: SlabHoldings, provider: Provider, name: str, cell: int, alignment: int
     ) -> None:
-        super().__init__(provider, name=name)
+        super().__init__(provider, name=name, zero=holdings.zero)
         self._growing = holdings.growing
         self.holdings = holdings
         self.cell = cell

@@ -404,6 +404,25 @@ def test_the_rest_of_the_last_granule_is_cleared(provider: FakeProvider) -> None
     assert provider.calls[-1] == ("zero", allocation.ptr + 100, 412, 0)
 
 
+@pytest.mark.parametrize(
+    "make",
+    [lambda provider: Pool(provider, zero=True), lambda provider: SlabPool(provider, zero=True)],
+    ids=["pool", "cell"],
+)
+def test_a_pool_that_always_gives_zeros_does_so_here(
+    provider: FakeProvider, make: Callable[[FakeProvider], Pool]
+) -> None:
+    # given
+    provider.capabilities |= Capability.ZERO
+    allocation = make(provider).allocate(100)
+
+    # when
+    assert allocation.resize(500)
+
+    # then
+    assert provider.calls[-1] == ("zero", allocation.ptr + 100, 400, 0)
+
+
 def test_zeros_need_a_provider_that_can(pool: Pool) -> None:
     allocation = pool.allocate(1000)
     before = picture(pool, allocation)
