@@ -284,8 +284,9 @@ class ProviderPool(BasePool):
         """Give everything back and refuse further requests; closing twice is fine.
 
         Live allocations stay valid.  A ResourceWarning reports them, with count and bytes, and
-        each extent goes back with the last allocation in it.  Raises what the provider does;
-        closing again tries again.
+        each extent goes back with the last allocation in it; where addresses and memory are
+        apart, the memory around them goes at once.  Raises what the provider does; closing again
+        tries again.
         """
         if self.map.foreign:
             return
@@ -293,12 +294,10 @@ class ProviderPool(BasePool):
         if self._idle_thread is not None:
             self._idle_thread.stop()
         with self._growing:
-            self._join_streams()
-            self._release_free(0)
+            self._give_all()
             self.map.shut()
             # What callers without the GIL freed before that did not see the pool closed.
-            self._join_streams()
-            self._release_free(0)
+            self._give_all()
         left = self.stats()
         if closed_before:
             return
@@ -317,12 +316,18 @@ class ProviderPool(BasePool):
         while self._growing.enter():
             frees = self.map.counters()["frees"]
             try:
-                self._join_streams()
-                self._release_free(0)
+                self._give_all()
             finally:
                 self._growing.leave()
             if self.map.counters()["frees"] == frees:
                 return
+
+    def _give_all(self) -> None:
+        """Give back what is free, and the memory behind other free addresses."""
+        self._join_streams()
+        self._release_free(0)
+        if Capability.RESERVE in self._ladder:
+            self._descend("decommit", 0)
 
     def __del__(self) -> None:
         # At interpreter exit the driver may be gone already; the system takes the memory back.

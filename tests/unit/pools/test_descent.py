@@ -245,6 +245,28 @@ def test_an_extent_in_several_states_goes_back(scene: Scene, kind: str, rung: st
     assert scene.pool.map.blocks() == []
 
 
+@pytest.mark.parametrize("provider", LOWERING, indirect=True)
+def test_a_pool_that_is_closed_around_live_memory(scene: Scene) -> None:
+    """Where addresses and memory are apart, what lies around it does not wait for it."""
+    before = scene.pool.stats()
+
+    with pytest.warns(ResourceWarning, match="2 live allocations"):
+        scene.pool.close()
+
+    scene.check()
+    held = scene.pool.stats().reserved_bytes
+    if Capability.RESERVE in scene.provider.capabilities:
+        assert scene.left() == []
+        assert held <= before.reserved_bytes - 4 * MIB
+    else:
+        assert held == before.reserved_bytes
+    scene.pool.free(scene.high)
+    del scene.live[scene.high]
+    scene.check()
+    if Capability.RESERVE in scene.provider.capabilities:
+        assert scene.pool.stats().reserved_bytes < held
+
+
 @over(LOWER)
 def test_memory_that_went_down_is_not_given_out_as_it_is(
     scene: Scene, kind: str, rung: str
