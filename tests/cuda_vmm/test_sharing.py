@@ -395,9 +395,15 @@ def test_an_export_that_fails_leaves_memory_that_can_be_taken_elsewhere(parts, e
     provider.ipc_release(payload)
 
 
-@pytest.mark.parametrize("again", [False, True])
-@pytest.mark.parametrize("at", ["cuMemRetainAllocationHandle", "cuMemExportToShareableHandle"])
-def test_memory_that_another_thread_drops_meanwhile(parts, monkeypatch, refused, at, again):
+@pytest.mark.parametrize(
+    ("at", "again"),
+    [
+        ("cuMemRetainAllocationHandle", True),
+        ("cuMemExportToShareableHandle", True),
+        ("cuMemExportToShareableHandle", False),
+    ],
+)
+def test_memory_that_another_thread_drops_meanwhile(parts, monkeypatch, at, again):
     """Also if other memory is there by then: nobody gets it, and no descriptor is left."""
     provider, ptr = parts
     provider.split(ptr, 4 * UNIT, UNIT)
@@ -415,10 +421,8 @@ def test_memory_that_another_thread_drops_meanwhile(parts, monkeypatch, refused,
         return original(name, *arguments)
 
     monkeypatch.setattr(driver, "call", call)
-    with pytest.raises((InvalidArgument, umfpy.DriverError)) as caught:
+    with pytest.raises(InvalidArgument, match="freed while they were exported"):
         provider.ipc_export(ptr, UNIT)
-    if not isinstance(caught.value, InvalidArgument):
-        assert refused.pop()[0] == "cuMemRetainAllocationHandle"
     assert len(os.listdir("/proc/self/fd")) <= files
     if not again:
         provider.commit(ptr, UNIT)

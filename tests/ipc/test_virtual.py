@@ -122,6 +122,33 @@ opened = [open_ipc(h) for h in handles]
     assert side.counts() == {"export": 1}
 
 
+def test_memory_of_the_other_process_while_it_has_ours(side, peer, pool):
+    """Both have a pool over virtual memory, and share with each other."""
+    code = """
+theirs = umfpy.Pool(side.provider)
+pieces = [theirs.allocate(size) for size in sizes]
+[side.write(piece.ptr, bytes([at]) * piece.size) for at, piece in enumerate(pieces)]
+[bytes(export(piece)) for piece in pieces]
+"""
+    sizes = [3 * MIB, 5 * MIB, 100]
+    mine = [pool.allocate(size) for size in sizes]
+    peer(OPEN, handles=[bytes(export(piece)) for piece in mine])
+    mappings = [open_ipc(handle) for handle in peer(code, sizes=sizes)]
+    for at, (mapping, size) in enumerate(zip(mappings, sizes, strict=True)):
+        assert bytes(mapping.copy_to_host()) == bytes([at]) * size
+        mapping.copy_from_host(b"%d" % at, offset=size - 1)
+    ends = "[side.read(piece.ptr + piece.size - 1, 1) for piece in pieces]"
+    assert peer(ends) == [b"0", b"1", b"2"]
+    check_both_ways(side, peer, mine)
+    for mapping in mappings:
+        mapping.close()
+    clear_cache()
+    assert peer(CLOSE + ", [piece.free() for piece in pieces], theirs.close()")[1:] == (
+        [None] * 3,
+        None,
+    )
+
+
 def test_interior_addresses_share_the_export_of_their_allocation(side, pool):
     piece = pool.allocate(3 * MIB)
     more = pool.allocate(5 * MIB)

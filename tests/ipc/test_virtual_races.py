@@ -230,7 +230,7 @@ def test_a_remap_that_is_refused_for_another_reason_is_told(side, pool, monkeypa
 def test_a_root_that_loses_a_part_while_it_is_exported(side, peer, monkeypatch, stop_at):
     """A pool that is not virtual: its root was to be exported as a whole, and is not whole."""
     pool = Pool(side.provider, growth=Growth(8 * MIB, 8 * MIB))
-    low, middle, high = (pool.allocate(size) for size in (MIB, 4 * MIB, MIB))
+    low, middle, high = (pool.allocate(size) for size in (MIB, 4 * MIB, 3 * MIB))
     middle.free()
     there, go_on = threading.Event(), threading.Event()
     ipc_range, step = side.provider.ipc_range, getattr(side.provider, stop_at)
