@@ -145,7 +145,7 @@ def test_sizes_of_every_kind(stamped: Stamped) -> None:
 # Growing in place.
 
 
-def test_an_array_that_grows_is_never_there_twice(refused: list[object]) -> None:
+def test_an_array_that_grows_is_never_there_twice() -> None:
     """Over 10 GiB by half again each time: what is held is what it has, and a step."""
     emu = emulate("cuda", memory="16GiB")
     source = CudaVmmProvider()

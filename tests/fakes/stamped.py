@@ -52,7 +52,7 @@ class Stamped:
         done = allocation.resize(size)
         assert allocation.ptr == at
         assert allocation.size == (size if done else old)
-        self._look(allocation, min(old, allocation.size))
+        self._look(allocation, old)
         self.stamp(allocation)
         return done
 
@@ -75,9 +75,10 @@ class Stamped:
         """Free everything, in the order in which it came."""
         self.free(*list(self.live))
 
-    def _look(self, allocation: Allocation, below: int) -> None:
-        for at, size in _places(allocation.size):
-            if at + size <= below:
+    def _look(self, allocation: Allocation, stamped: int) -> None:
+        """Look at what is left of the stamps that were made in so many bytes."""
+        for at, size in _places(stamped):
+            if at + size <= allocation.size:
                 seen = read(self.source, allocation.ptr + at, size)
                 assert seen == self._bytes(allocation, at, size), f"{allocation!r} at {at}"
 
