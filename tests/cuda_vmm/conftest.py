@@ -10,34 +10,11 @@ import pytest
 from cuda.bindings import driver
 
 from umfpy.providers.cuda import CudaVmmProvider
-from umfpy.providers.cuda.driver import CudaDriver
 from umfpy.providers.emulated import EmulatedCuda, emulate
 
-#: CUDA_ERROR_OUT_OF_MEMORY, and CUDA_ERROR_UNKNOWN, which only faults made by tests answer.
-HARMLESS = {2, 999}
-
 
 @pytest.fixture
-def refused(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[tuple[str, int]]]:
-    """The calls that the driver refused; one that a test does not take off the list fails it.
-
-    Running out of memory, and the faults of tests themselves, are no refusals.
-    """
-    calls: list[tuple[str, int]] = []
-    original = CudaDriver._failed
-
-    def failed(self: CudaDriver, call: str, result: int) -> Exception:
-        if int(result) not in HARMLESS:
-            calls.append((call, int(result)))
-        return original(self, call, result)
-
-    monkeypatch.setattr(CudaDriver, "_failed", failed)
-    yield calls
-    assert not calls
-
-
-@pytest.fixture
-def emu(refused: list[tuple[str, int]]) -> Iterator[EmulatedCuda]:
+def emu() -> Iterator[EmulatedCuda]:
     """Two emulated GPUs of 4 GiB; a test that leaves something behind on them fails."""
     emulated = emulate("cuda", memory="4GiB", devices=2)
     before = emulated.leaks()

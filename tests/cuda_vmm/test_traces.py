@@ -26,7 +26,7 @@ pytestmark = pytest.mark.skipif(not TRACES, reason=f"../shared/traces is absent:
 
 
 @pytest.fixture
-def large(refused):
+def large():
     """One emulated device of 192 GiB; a test that leaves something behind on it fails."""
     emulated = emulate("cuda", memory="192GiB")
     yield emulated
@@ -55,7 +55,7 @@ def test_virtual_memory_is_nearly_all_in_use(large):
 @pytest.mark.parametrize(
     "path", [path for path in TRACES if path.name.startswith("gpu_")], ids=lambda path: path.name
 )
-def test_a_device_that_has_hardly_more_than_is_live(path, refused):
+def test_a_device_that_has_hardly_more_than_is_live(path):
     trace = Trace.load(path)
     small = emulate("cuda", memory=int(1.02 * trace.peak_live_bytes))
     result, _ = _replay(trace, CudaVmmProvider(), small)

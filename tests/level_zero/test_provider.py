@@ -181,6 +181,7 @@ def test_an_address_that_is_not_aligned_is_given_back(device, emu, monkeypatch):
     device.free(blocker, 4096)
 
 
+@pytest.mark.refuses("zeMemAllocDevice", Result.ZE_RESULT_ERROR_UNSUPPORTED_SIZE)
 def test_above_the_usual_limit_with_relaxed_limits(device, emu, monkeypatch):
     """Without the descriptor the driver refuses, with it the memory is there."""
     limit = all_devices(LevelZeroDriver())[0].max_alloc_bytes

@@ -256,6 +256,7 @@ def forgeries(genuine, count):
             yield replace(genuine, **{field: value})
 
 
+@pytest.mark.refuses("zeMemOpenIpcHandle", Result.ZE_RESULT_ERROR_INVALID_ARGUMENT)
 def test_forged_payloads_open_nothing_beyond_and_crash_nothing(provider, emu, run_python):
     ptr = provider.alloc(2 * MIB)
     genuine = LevelZeroPayload.unpack(provider.ipc_export(ptr, 2 * MIB))
@@ -302,6 +303,7 @@ def damaged(handle, count):
         yield bytes(data)
 
 
+@pytest.mark.refuses("zeMemOpenIpcHandle", Result.ZE_RESULT_ERROR_INVALID_ARGUMENT)
 def test_forged_and_damaged_handles_through_open_ipc(provider, emu, run_python):
     pool = ProxyPool(provider)
     allocation = pool.allocate(2 * MIB)

@@ -412,6 +412,8 @@ def test_only_whole_allocations_are_exported(device):
     device.free(ptr, 2 * MIB)
 
 
+@pytest.mark.refuses("cuIpcOpenMemHandle", driver.CUresult.CUDA_ERROR_INVALID_CONTEXT)
+@pytest.mark.refuses("cuIpcOpenMemHandle", driver.CUresult.CUDA_ERROR_INVALID_VALUE)
 def test_handles_that_cannot_be_opened(device, emu, run_python):
     ptr = device.alloc(MIB)
     payload, scope = device.ipc_export(ptr, MIB), device.ipc_scope()
