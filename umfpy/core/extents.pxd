@@ -2,7 +2,8 @@
 
 from libc.stdint cimport uint32_t, uint64_t
 
-from umfpy.core.extent_map cimport Map, Status
+from umfpy.core.extent_map cimport HOSTS, Map, Status, map_exact, requested_of
+from umfpy.core.numbers cimport ANY_SIZE
 from umfpy.core.registry cimport Extent
 
 
@@ -23,8 +24,15 @@ cdef class ExtentMap:
                        bint index) except? 0
 
 
-# The indexed block that starts here, has this size (or ANY_SIZE) and hosts nothing, or 0.
-cdef uint32_t find_freeable(const Map* m, uint64_t start, uint64_t size) noexcept nogil
-
 # 0 or a power of two; AlignmentError otherwise.
 cdef uint64_t as_alignment(object alignment) except? 0xFFFFFFFFFFFFFFFF
+
+
+cdef inline uint32_t find_freeable(const Map* m, uint64_t start, uint64_t size) noexcept nogil:
+    """The indexed block that starts here, has this size (or ANY_SIZE) and hosts nothing, or 0."""
+    cdef uint32_t block = map_exact(m, start)
+    if block == 0 or m.blocks[block].slack & <uint32_t>HOSTS:
+        return 0
+    if size != <uint64_t>ANY_SIZE and size != requested_of(m, block):
+        return 0
+    return block

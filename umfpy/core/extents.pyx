@@ -23,7 +23,6 @@ from umfpy.core.extent_map cimport (
     UNINDEXED,
     Block,
     Counters,
-    Map,
     Status,
     extent_of,
     is_backed,
@@ -32,7 +31,6 @@ from umfpy.core.extent_map cimport (
     map_alloc,
     map_alloc_extent,
     map_clear,
-    map_exact,
     map_free,
     map_init,
     map_largest_free,
@@ -679,16 +677,6 @@ cdef class ExtentMap:
     def foreign(self):
         """Whether the map belongs to the process that forked this one."""
         return self.m.foreign
-
-
-cdef uint32_t find_freeable(const Map* m, uint64_t start, uint64_t size) noexcept nogil:
-    """The indexed block that starts here, has this size (or ANY_SIZE) and hosts nothing, or 0."""
-    cdef uint32_t block = map_exact(m, start)
-    if block == 0 or m.blocks[block].slack & <uint32_t>HOSTS:
-        return 0
-    if size != <uint64_t>ANY_SIZE and size != requested_of(m, block):
-        return 0
-    return block
 
 
 cdef uint32_t as_state(object state) except? 0xFFFFFFFF:
