@@ -17,7 +17,7 @@ cdef class Extent:
     cdef uint32_t parent_block  # and the block of it
     cdef bint registered  # the registry borrows this object
     cdef uint32_t left_as  # the tag for `ExtentMap.restore`, once it was removed
-    cdef public object export  # what `umfpy.ipc` keeps of a root: its export, made once
+    cdef public object export  # what `umfpy.ipc` keeps of a root: its exports
     cdef object __weakref__
 
 
