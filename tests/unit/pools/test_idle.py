@@ -385,3 +385,21 @@ def test_what_is_left_of_an_interval(make: Callable[..., LookingPool]) -> None:
     assert watch.remaining() == 0
     pool.sweep()
     assert watch.remaining() == 10
+
+
+def test_a_policy_is_given_to_the_pool(provider: LadderedProvider) -> None:
+    """The pool looks where it is about to ask for memory."""
+    pool = Pool(provider, growth=GROWTH, idle=Idle(rungs=("decommit",), after_operations=2))
+    use(pool, 256 * KIB)
+    for _ in range(2):
+        use(pool, 4 * KIB)
+    big = pool.malloc(300 * KIB)  # the interval that ends here had used all there was
+    pool.free(big)
+    use(pool, 4 * KIB)
+    pool.malloc(600 * KIB)
+    assert provider.counts["decommit"] >= 1
+    for start, _, used, _ in pool.map.blocks():
+        if used:
+            pool.free(start)
+    pool.close()
+    assert not provider.live

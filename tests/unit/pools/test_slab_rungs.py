@@ -212,3 +212,17 @@ def test_a_pool_that_keeps_nothing(provider: LadderedProvider, rung: str) -> Non
         assert (went, went.rung) == (0, None)
         pool.free(ptr)
         assert pool.trim(rung=rung) == 0
+
+
+@pytest.mark.parametrize("shape", [ProxyPool, SlabPool])
+def test_what_the_provider_keeps_goes_with_the_last_rung(shape: type[Slabs]) -> None:
+    """It is none of the pool's bytes, but the device has it back."""
+    provider = LadderedProvider(CAPABILITIES | Capability.RESERVE)
+    provider.kept = 1 << 20
+    with shape(provider) as pool:
+        assert pool.trim(rung="decommit").rung is None
+        assert provider.kept == 1 << 20
+        went = pool.trim()
+        assert (went, went.rung) == (0, "free")
+        assert provider.kept == 0
+        assert pool.trim().rung is None
