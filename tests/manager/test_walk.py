@@ -9,10 +9,13 @@ from dataclasses import dataclass
 
 import pytest
 
+from tests.fakes.laddered import RUNGS as LADDER
 from tests.fakes.provider import FakeFailure, FakeProvider
+from tests.manager.ladder import Scarce, agree
 from tests.manager.support import KIB, MIB, exclusive, sliced
 from umfpy import Capability, Handle, MemoryManager, OutOfMemoryError, find
 from umfpy.manager import Binding
+from umfpy.pools.rungs import RUNGS
 
 SIZES = (0, 1, 31, 32, 33, 100, 1000, 1024, 3000, 4096, 5000, 9000, 40 * KIB, 70 * KIB)
 MIXED = [
@@ -24,6 +27,12 @@ MIXED = [
     exclusive(128 * KIB, dealloc_period=30),
 ]
 LAYOUTS = {"mixed": MIXED, "sub_slices": "sub_slices", "exclusive_pages": "exclusive_pages"}
+DEVICE = 600 * KIB
+LADDERS = {
+    "parts": LADDER | Capability.SPLIT | Capability.STREAMS,
+    "chunks": LADDER | Capability.SPLIT | Capability.STREAMS | Capability.RESERVE,
+    "whole": LADDER,
+}
 
 
 @dataclass
@@ -36,12 +45,10 @@ class Live:
 
 
 class Walk:
-    def __init__(self, layout: object, alignment: int, seed: int) -> None:
+    def __init__(self, layout: object, provider: FakeProvider, alignment: int, seed: int) -> None:
         self.random = random.Random(seed)
         self.alignment = alignment
-        self.provider = FakeProvider(
-            granule=alignment & -alignment, capacity=600 * KIB, capabilities=Capability.STREAMS
-        )
+        self.provider = provider
         self.manager = MemoryManager(
             self.provider,
             layout,
@@ -56,7 +63,7 @@ class Walk:
     def step(self) -> None:
         actions = [self.reserve] * 8 + [self.drop] * 7 + [
             self.bind, self.raw, self.cleanup, self.mode, self.capture, self.configure,
-            self.fail_soon, self.unpin,
+            self.fail_soon, self.unpin, self.trim, self.trim,
         ]  # fmt: skip
         try:
             self.random.choice(actions)()
@@ -118,6 +125,17 @@ class Walk:
         released = self.manager.cleanup(self.random.random() < 0.5)
         assert self.manager.memory_usage().bytes_reserved == held - released
 
+    def trim(self) -> None:
+        before = self.manager.memory_usage()
+        keep = self.random.choice((0, 100 * KIB))
+        went = self.manager.trim(keep, rung=self.random.choice(RUNGS))
+        after = self.manager.memory_usage()
+        assert not (went and self.manager.capturing)
+        gone = before.bytes_reserved - after.bytes_reserved
+        assert gone == (went if went.rung in ("decommit", "free") else 0)
+        hidden = after.bytes_hidden - before.bytes_hidden
+        assert hidden <= 0 or (hidden, went.rung) == (went, "dalloc")
+
     def mode(self) -> None:
         self.manager.mode(self.random.choice(("auto", "persistent")))
 
@@ -156,7 +174,10 @@ class Walk:
         usage = self.manager.memory_usage()
         assert usage.bytes_in_use >= sum(one.size for one in self.live)
         assert usage.number_allocs >= len(self.live)
-        assert usage.bytes_reserved == self.provider.live_bytes
+        if isinstance(self.provider, Scarce):
+            agree(self.manager, self.provider)
+        else:
+            assert usage.bytes_reserved == self.provider.live_bytes
         assert usage.bytes_in_use + usage.bytes_padding <= usage.bytes_reserved
 
     def finish(self) -> None:
@@ -173,13 +194,34 @@ class Walk:
         self.manager.close()
 
 
+def walk(layout: object, provider: FakeProvider, alignment: int, seed: int) -> None:
+    made = Walk(layout, provider, alignment, seed)
+    for _ in range(400):
+        made.step()
+    made.finish()
+
+
 # The providers fail; where they do so in what waited for the end of a capture, it is told.
-@pytest.mark.filterwarnings("ignore:giving memory back after a capture failed:ResourceWarning")
+told = pytest.mark.filterwarnings(
+    "ignore:giving memory back after a capture failed:ResourceWarning"
+)
+
+
+@told
 @pytest.mark.parametrize("seed", range(4))
 @pytest.mark.parametrize("alignment", [32, 50])
 @pytest.mark.parametrize("name", LAYOUTS)
 def test_a_random_walk(name: str, alignment: int, seed: int) -> None:
-    walk = Walk(LAYOUTS[name], alignment, seed)
-    for _ in range(400):
-        walk.step()
-    walk.finish()
+    provider = FakeProvider(
+        granule=alignment & -alignment, capacity=DEVICE, capabilities=Capability.STREAMS
+    )
+    walk(LAYOUTS[name], provider, alignment, seed)
+
+
+@told
+@pytest.mark.parametrize("seed", range(2))
+@pytest.mark.parametrize("ladder", LADDERS)
+@pytest.mark.parametrize("alignment", [32, 50])
+@pytest.mark.parametrize("name", LAYOUTS)
+def test_a_random_walk_down_the_ladder(name: str, alignment: int, ladder: str, seed: int) -> None:
+    walk(LAYOUTS[name], Scarce(DEVICE, LADDERS[ladder]), alignment, seed)

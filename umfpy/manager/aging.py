@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
 
 from umfpy.core.extents import Extent
 from umfpy.core.pages import idle_page
 from umfpy.manager import captures
+from umfpy.manager.asleep import any_asleep, idle_pages
 from umfpy.manager.held import HeldPool
 from umfpy.manager.holdings import Holdings
-from umfpy.pools.departure import Departure, departures_of
-from umfpy.pools.rungs import Trimmed, check_rung
+from umfpy.pools.departure import Departure, departures, departures_of
+from umfpy.pools.rungs import Trimmed
 
 #: How often a page is found idle before it goes, and the age of a new one.
 _OLD = 5
@@ -49,11 +51,48 @@ class AgingPool(HeldPool):
 
     def _note_page(self, extent: Extent) -> None:
         """Count a page that has just come."""
-        missing = extent.index + 1 - len(self._ages)
-        if missing > 0:
-            self._ages.extend(bytes(missing))
+        self._have_ages(extent)
         self._ages[extent.index] = _NEW
         self._provider_allocs += 1
+
+    def _have_ages(self, *extents: Extent) -> None:
+        """Have an age for each of these, 0 if it is new."""
+        missing = max((extent.index for extent in extents), default=0) + 1 - len(self._ages)
+        if missing > 0:
+            self._ages.extend(bytes(missing))
+
+    # Memory goes under the growth lock, and never during a capture.
+
+    @contextmanager
+    def _shrinking(self, wait: bool | None = None) -> Iterator[bool]:
+        """Hold the growth lock while memory goes; yields whether it may.
+
+        `wait`: as of the lock, which may be another thread's.
+        """
+        if self.frozen or self.map.foreign or not self._growing.enter(wait=wait):
+            yield False
+            return
+        try:
+            yield not self.frozen  # a capture may have been opened meanwhile
+        finally:
+            self._growing.leave()
+
+    def still(self) -> AbstractContextManager[None]:
+        """Return what keeps memory from going, and new pages from coming, for a ``with`` block."""
+        return self._growing
+
+    def _trim(self, keep: int = 0, *, wait: bool | None = None, rung: str = "free") -> Trimmed:
+        """Trim as every pool does, the free parts of pages as well; nothing during a capture."""
+        with self._shrinking(wait) as may:
+            return super()._trim(keep, rung=rung) if may else Trimmed()
+
+    def release(self) -> int:
+        """Give all idle pages back, those that sleep as well; return the bytes of memory."""
+        with self._shrinking() as may:
+            if not may:
+                return 0
+            self._join_streams()
+            return self._release_free(0)
 
     # By themselves.
 
@@ -79,19 +118,23 @@ class AgingPool(HeldPool):
     def age(self) -> int:
         """Let idle pages grow older, and give back the old ones; return the bytes.
 
-        O(idle pages).  Does nothing during a capture, or while another thread is at it.
+        O(idle pages), and what `idle_pages` says.  Does nothing during a capture, or while another
+        thread is at it.
         """
-        if self.frozen or not self._growing.enter(wait=False):
-            return 0
-        try:
+        with self._shrinking(wait=False) as may:
+            if not may:
+                return 0
             old = [extent for extent in self._idle() if self._grows_old(extent)]
             return self._give_up([going for going in self._departures(old) if going.leave()])
-        finally:
-            self._growing.leave()
 
     def _idle(self) -> list[Extent]:
-        """Return the idle pages; those in use are young again unless reuse decides their age."""
-        idle = self.map.free_extents()
+        """Return the idle pages; those in use are young again unless reuse decides their age.
+
+        Also such as sleep: what nobody has needed is to go, addresses and all.
+        """
+        ready, asleep = idle_pages(self.map)
+        idle = [*ready, *asleep]
+        self._have_ages(*idle)
         if not self.whole:
             kept = {extent.index: self._ages[extent.index] for extent in idle}
             self._ages[:] = bytes(len(self._ages))
@@ -110,31 +153,31 @@ class AgingPool(HeldPool):
 
         Large pages first.  Nothing if another thread grows this pool just now.
         """
-        if missing <= 0 or self.frozen or not self._growing.enter(wait=False):
+        if missing <= 0:
             return 0
-        try:
-            return self._give_up(list(self._leave_until(missing)))
-        finally:
-            self._growing.leave()
+        with self._shrinking(wait=False) as may:
+            return self._give_up(list(self._leave_until(missing))) if may else 0
 
     def _leave_until(self, missing: int) -> Iterator[Departure]:
-        """Have idle pages leave the map until `missing` bytes have."""
-        while missing > 0:
-            extent = idle_page(self.map, self.whole)
-            if extent is None:
+        """Have idle pages leave the map until `missing` bytes of memory have."""
+        for going in self._evictable():
+            if going.leave():
+                missing -= going.backed
+                yield going
+            if missing <= 0:
                 return
-            for going in self._departures([extent]):
-                if going.leave():
-                    missing -= extent.size
-                    yield going
+
+    def _evictable(self) -> Iterator[Departure]:
+        """Tell what may be idle and has memory, large pages first; those before must have left."""
+        if any_asleep(self.map):
+            found = [going for going in departures(self.map, self._cuts) if going.backed]
+            yield from sorted(found, key=lambda going: going.backed, reverse=True)
+            return
+        while (extent := idle_page(self.map, self.whole)) is not None:
+            yield from self._departures([extent])
 
     def _departures(self, extents: Sequence[Extent]) -> list[Departure]:
         return departures_of(extents, self.map, self._cuts)
-
-    def trim(self, keep_bytes: int | str = 0, *, rung: str = "free") -> Trimmed:
-        """Give idle pages back as `Pool.trim` does; nothing during a capture."""
-        check_rung(rung)
-        return Trimmed() if self.frozen else super().trim(keep_bytes, rung=rung)
 
     def synchronize(self) -> None:
         """Wait for the device as `Pool.synchronize` does; CaptureWouldBreak during a capture."""

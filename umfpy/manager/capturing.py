@@ -60,9 +60,12 @@ class Capturing:
             if self.restore is None:
                 self._installed.get()  # raises if the manager is closed
                 self.restore = self._server.mode
-                self._pins.start()
-                captures.open_window(window)
-                self._holdings.window = window
+                # What is on its way down in another thread is gone by then, and nothing follows:
+                # pages of the capture stay.
+                with self._pins.still():
+                    self._pins.start()
+                    captures.open_window(window)
+                    self._holdings.window = window
                 LOG.info("%s: capture begins", self._holdings.name)
             self._server.mode = Mode.PERSISTENT
 

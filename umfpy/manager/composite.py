@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, SupportsIndex
 
 from umfpy.core.cinterface import CInterface
 from umfpy.core.pool import Allocation
-from umfpy.errors import NotSupported, UmfpyError
+from umfpy.errors import InvalidArgument, NotSupported, UmfpyError
 from umfpy.manager import captures
 from umfpy.manager.budget import Budget
 from umfpy.manager.capturing import Capturing
@@ -146,19 +146,31 @@ class CompositePool(ProviderPool):
     # Giving back.
 
     def trim(self, keep_bytes: int | str = 0, *, rung: str = "free") -> Trimmed:
-        """Give idle pages back while `keep_bytes` stay held; as `Pool.trim`.
+        """Have idle memory go down while `keep_bytes` stay ready or in use; as `Pool.trim`.
 
-        Whatever the rung that is asked for, pages are freed: a page goes as it came.  Nothing
-        during a capture.
+        Idle pages of every pool do, and of sliced pages also the parts that the provider can cut
+        out.  What stays in the manager wakes when a request can use it, before a new page is
+        asked for.  Nothing goes during a capture.
         """
         keep = parse_size(keep_bytes)
         check_rung(rung)
+        pools = self._holdings.pools
+        ready = sum(map(_ready_bytes, pools))
         went = []
-        for pool in reversed(self._holdings.pools):
-            held = self._holdings.totals.reserved
-            mine = pool.map.counters()["reserved"]
-            went.append(pool.trim(max(keep - (held - mine), 0), rung=rung))
+        for pool in reversed(pools):
+            mine = _ready_bytes(pool)
+            hidden = pool.map.counters()["hidden"]
+            went.append(pool.trim(max(keep - (ready - mine), 0), rung=rung))
+            # What was hidden before was not ready; what is purged only counts as gone.
+            ready -= went[-1] - max(hidden - pool.map.counters()["hidden"], 0)
         return together(went)
+
+    def sweep(self) -> NoReturn:
+        """Refused: the pages of a manager age by requests, each pool's at its own pace."""
+        raise InvalidArgument(
+            f"{self.name!r} has no policy for idle memory as a whole: give entries of its layout "
+            "a dealloc_period, or call trim()"
+        )
 
     def synchronize(self) -> None:
         """Wait for the device; then memory freed on any stream may be used on all of them.
@@ -235,3 +247,8 @@ class CompositePool(ProviderPool):
             held = sum(pool.map.counters()["reserved"] for pool in pools)
             if held != self._holdings.totals.reserved:
                 raise AssertionError("broken invariant: totals equal the sums over the pools")
+
+
+def _ready_bytes(pool: ProviderPool) -> int:
+    now = pool.map.counters()
+    return now["reserved"] - now["hidden"]

@@ -8,7 +8,7 @@ from umfpy.core.cinterface import CInterface
 from umfpy.errors import NotSupported
 from umfpy.manager.holdings import Holdings
 from umfpy.pools.base import ProviderPool
-from umfpy.provider import Capability, Provider
+from umfpy.provider import Provider
 
 
 class HeldPool(ProviderPool):
@@ -25,11 +25,6 @@ class HeldPool(ProviderPool):
         super().__init__(source, name=name, direct=direct)
         # The other way round is a strong reference: slices keep pools, and no cycle a manager.
         self._holdings = weakref.ref(holdings)
-
-    @property
-    def _ladder(self) -> Capability:
-        """Pages go back as they came, whatever the rung: layouts take back none that went down."""
-        return Capability.NONE
 
     def holdings(self) -> Holdings | None:
         """Return the manager's holdings; None once it is gone."""

@@ -8,15 +8,16 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, TypeVar
 
 from umfpy.core.pages import Totals
-from umfpy.core.pool import live_pools
 from umfpy.errors import OutOfMemoryError
 from umfpy.manager import captures
-from umfpy.pools.base import ProviderPool
+from umfpy.pools.source import neighbours
+from umfpy.provider import Capability
 from umfpy.units import format_size
 
 if TYPE_CHECKING:
     from umfpy.manager.budget import Budget
     from umfpy.manager.paged import PagedPool
+    from umfpy.pools.base import ProviderPool
 
 T = TypeVar("T")
 
@@ -90,10 +91,7 @@ class Holdings:
         raises has the memory given back.  CaptureWouldBreak if only asking would spoil a capture.
         """
         captures.refuse_growing(self.name, self.provider, size)
-        if size > self._most():
-            return None
-        self._make_room(size)
-        with self._claim(size) as granted:
+        with self.admitting(size) as granted:
             if not granted:
                 return None
             try:
@@ -107,6 +105,20 @@ class Holdings:
                 raise
         self.totals.note()
         return entered
+
+    @contextmanager
+    def admitting(self, size: int) -> Iterator[bool]:
+        """Make room for `size` bytes more, and set them aside; yields whether there are any left.
+
+        Idle pages of other pools go back for them.  By the end they are in a pool's map, or have
+        come to nothing.
+        """
+        if size > self._most():
+            yield False
+            return
+        self._make_room(size)
+        with self._claim(size) as granted:
+            yield granted
 
     def _make_room(self, size: int) -> None:
         if self.frozen:
@@ -149,39 +161,39 @@ class Holdings:
         return released
 
     def release_idle(self) -> int:
-        """Give every idle page back; return the bytes."""
+        """Give every idle page back, those that sleep as well; return the bytes of memory.
+
+        What the provider keeps of that for reuse goes to the device.
+        """
+        released = sum(pool.release() for pool in self.pools)
+        if Capability.RESERVE in self.provider.capabilities and not self.frozen:
+            self.provider.trim()
+        return released
+
+    def trim(self) -> int:
+        """Give back all memory that nothing is in, parts of pages too; return the bytes."""
         return sum(pool.trim() for pool in self.pools)
 
     def reclaim(self, size: int) -> bool:
-        """Memory has run out for a page of `size` bytes: get some back; whether any came.
+        """Memory has run out for `size` bytes: get some back; whether any came.
 
-        Asks the manager's own pools, the others of its budget, then all of the device; nobody for
+        Asks the manager's own pools, the others of its budget, then all of the source; nobody for
         more than manager or device can ever have.  Called without the lock of any pool.
         """
         if self.frozen or not self._can_ever_hold(size):
             return False
-        released = self.release_idle()
+        released = self.trim()
         if self._budget is not None:
             for other in self._budget.members():
                 if other is not self and not other.frozen:
-                    released += other.release_idle()
-        for pool in live_pools():
-            if isinstance(pool, ProviderPool) and self._is_neighbour(pool):
-                released += pool.trim()
+                    released += other.trim()
+        for pool in neighbours(self.provider, (self._manager(), *self.pools)):
+            released += pool.trim()
         return released > 0
 
     def _can_ever_hold(self, size: int) -> bool:
         info = self.provider.memory_info()
         return size <= self._most() and (info is None or size <= info[1])
-
-    def _is_neighbour(self, pool: ProviderPool) -> bool:
-        mine = self.provider
-        return (
-            pool not in self.pools
-            and pool.provider.memory_type == mine.memory_type
-            and pool.provider.device == mine.device
-            and not pool.closed
-        )
 
     def out_of_memory(self, size: int, pool: PagedPool) -> OutOfMemoryError:
         """Return the error for a request of `size` bytes that nothing could be found for."""

@@ -11,9 +11,13 @@ from umfpy.core.pages import set_unit
 from umfpy.errors import InvalidArgument
 from umfpy.manager import captures
 from umfpy.manager.aging import AgingPool
+from umfpy.manager.asleep import any_asleep, idle_pages
 from umfpy.manager.holdings import Holdings
 from umfpy.manager.properties import MemoryProperties
+from umfpy.manager.sleepers import Choice, Sleepers
 from umfpy.manager.usage import MemoryUsage, PoolUsage
+from umfpy.manager.waking import Waking
+from umfpy.pools.departure import Departure
 from umfpy.pools.release import gives_zeros
 
 T = TypeVar("T")
@@ -44,6 +48,8 @@ class PagedPool(AgingPool):
         set_unit(self, properties.granule)
         self.unit = properties.alignment
         self._properties = properties
+        self._sleepers = Sleepers(self.map)
+        self._waking = Waking(self.map, self.provider, self._cuts)
 
     @abstractmethod
     def intervals(self) -> Sequence[tuple[int, int]]:
@@ -52,6 +58,10 @@ class PagedPool(AgingPool):
     @abstractmethod
     def padding_bytes(self) -> int:
         """Return by how many bytes live slices were rounded up to the alignment."""
+
+    @abstractmethod
+    def _choose_asleep(self, size: int, alignment: int) -> Choice | None:
+        """Return what has to wake so that a request can be served; None if nothing would do."""
 
     @abstractmethod
     def _grow(self, size: int, alignment: int, stream: int, index: bool) -> int | None:
@@ -76,6 +86,8 @@ class PagedPool(AgingPool):
     def _take_or_grow(self, size: int, alignment: int, stream: int, index: bool) -> int | None:
         with self._growing:
             block = self._take_any(size, alignment, stream, index)
+            if block is None:
+                block = self._take_woken(size, alignment, stream, index)
             return self._grow(size, alignment, stream, index) if block is None else block
 
     def _take_any(self, size: int, alignment: int, stream: int, index: bool) -> int | None:
@@ -85,6 +97,42 @@ class PagedPool(AgingPool):
             self.synchronize()
             block = self._take(size, alignment, stream, index)
         return block
+
+    def _take_woken(self, size: int, alignment: int, stream: int, index: bool) -> int | None:
+        """Take what sleeps, once it is awake; None if nothing of use does, or memory is short."""
+        holdings = self.holdings()
+        while holdings is not None and (choice := self._asleep_for(size, alignment)):
+            captures.refuse_growing(self.name, self.provider, size)
+            if not self._wake(choice, holdings):
+                return None
+            # Taking needs no lock of this pool: another thread may be quicker.
+            block = self._take_any(size, alignment, stream, index)
+            if block is not None:
+                return block
+        return None
+
+    def _asleep_for(self, size: int, alignment: int) -> Choice | None:
+        return self._choose_asleep(size, alignment) if any_asleep(self.map) else None
+
+    def _wake(self, choice: Choice, holdings: Holdings) -> bool:
+        """Wake what was chosen; False if memory is short."""
+        try:
+            awake = self._waking.wake(choice.parts, holdings)
+        except BaseException:
+            self._sleepers.forget()
+            raise
+        if awake:
+            self._sleepers.woke(choice)
+        return awake
+
+    def _descend(self, rung: str, keep: int) -> int:
+        self._sleepers.forget()
+        return super()._descend(rung, keep)
+
+    def _give_up(self, leaving: list[Departure]) -> int:
+        if any(going.ready < going.extent.size for going in leaving):
+            self._sleepers.forget()
+        return super()._give_up(leaving)
 
     def _out_of_memory(self, size: int) -> Exception:
         holdings = self.holdings()
@@ -125,7 +173,7 @@ class PagedPool(AgingPool):
     # The end.
 
     def retire(self) -> None:
-        """Give nothing more out; what is idle goes back now, and each page with its last slice.
+        """Give nothing more out; what is free goes back now, and each page with its last slice.
 
         During a capture all that goes back once it is over.
         """
@@ -136,8 +184,7 @@ class PagedPool(AgingPool):
             captures.after(self, self._drain)
             return
         with self._growing:
-            self._join_streams()
-            self._release_free(0)
+            self._give_all()
             self.map.shut()
 
     def close(self) -> None:
@@ -156,13 +203,15 @@ class PagedPool(AgingPool):
     # Questions.
 
     def usage(self) -> PoolUsage:
-        """Return what the pool has; O(pages)."""
+        """Return what the pool has; O(pages), and what `idle_pages` says."""
+        ready, asleep = idle_pages(self.map)
         now = self.map.counters()
         return PoolUsage(
             name=self.name,
             kind=self.kind,
             pages=now["extents"],
-            idle_pages=len(self.map.free_extents()),
+            idle_pages=len(ready),
+            asleep_pages=len(asleep),
             usage=MemoryUsage(
                 number_allocs=now["allocations"] - now["frees"],
                 bytes_in_use=now["requested"],
@@ -171,5 +220,7 @@ class PagedPool(AgingPool):
                 peak_number_allocs=0,
                 peak_bytes_in_use=now["peak_requested"],
                 peak_bytes_reserved=now["peak_reserved"],
+                bytes_hidden=now["hidden"],
+                bytes_unbacked=now["unbacked"],
             ),
         )

@@ -2,15 +2,31 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
+from typing import NamedTuple
 
 from umfpy.core.extents import Extent
+from umfpy.manager.asleep import idle_pages
 from umfpy.manager.holdings import Holdings
 from umfpy.manager.log import LOG
 from umfpy.manager.properties import MemoryProperties
 from umfpy.manager.whole import WholePagePool
 
 _LARGEST = (1 << 62) - 1
+
+
+class PageCounts(NamedTuple):
+    """Pages of one size: those that wait for a request, those that sleep, and all."""
+
+    ready: int
+    asleep: int
+    total: int
+
+    @property
+    def used(self) -> int:
+        """Those that have a slice."""
+        return self.total - self.ready - self.asleep
 
 
 class PersistentPool(WholePagePool):
@@ -28,20 +44,17 @@ class PersistentPool(WholePagePool):
         return ((0, _LARGEST),)
 
     def knows(self, size: int) -> bool:
-        """Return whether there is a page for requests of this size, in use or idle."""
+        """Return whether there is a page for requests of this size: in use, idle, or asleep."""
         if self._sizes_at != self._provider_frees:
             self._sizes_at = self._provider_frees
             self._sizes = {extent.size for extent in list(self.map.extents.values())}
         return self._page_size(size) in self._sizes
 
-    def pages_by_size(self) -> dict[int, tuple[int, int]]:
-        """Return {page size in bytes: (idle pages, all pages)}, ascending; O(pages)."""
-        idle = {extent.index for extent in self.map.free_extents()}
-        sizes: dict[int, tuple[int, int]] = {}
-        for extent in list(self.map.extents.values()):
-            free, total = sizes.get(extent.size, (0, 0))
-            sizes[extent.size] = free + (extent.index in idle), total + 1
-        return dict(sorted(sizes.items()))
+    def pages_by_size(self) -> dict[int, PageCounts]:
+        """Return {page size in bytes: counts}, ascending; O(pages)."""
+        ready, asleep = (Counter(page.size for page in pages) for pages in idle_pages(self.map))
+        total = Counter(page.size for page in list(self.map.extents.values()))
+        return {size: PageCounts(ready[size], asleep[size], total[size]) for size in sorted(total)}
 
     def _page_range(self, size: int) -> tuple[int, int]:
         return (self._page_size(size),) * 2

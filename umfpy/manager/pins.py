@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import weakref
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any
 
@@ -32,6 +33,10 @@ class Pins:
         self._pins: weakref.WeakKeyDictionary[Allocation, weakref.WeakSet[Handle]]
         self._pins = weakref.WeakKeyDictionary()
         self._moved: weakref.WeakKeyDictionary[Handle, Handle] = weakref.WeakKeyDictionary()
+
+    def still(self) -> AbstractContextManager[None]:
+        """Return what keeps persistent memory where it is, for a ``with`` block."""
+        return self._persistent.still()
 
     def start(self) -> None:
         """Note every page that is used from now on."""

@@ -19,6 +19,8 @@ _SUMS = (
     "extents",
     "provider_allocs",
     "provider_frees",
+    "hidden_bytes",
+    "unbacked_bytes",
 )
 
 
@@ -32,6 +34,8 @@ def manager_usage(pools: Sequence[PoolUsage], totals: Totals) -> MemoryUsage:
         peak_number_allocs=totals.peak_live,
         peak_bytes_in_use=totals.peak_requested,
         peak_bytes_reserved=totals.peak_reserved,
+        bytes_hidden=sum(pool.usage.bytes_hidden for pool in pools),
+        bytes_unbacked=sum(pool.usage.bytes_unbacked for pool in pools),
     )
 
 

@@ -16,10 +16,12 @@ class MemoryUsage:
     number_allocs: int  #: live slices
     bytes_in_use: int  #: as requested
     bytes_padding: int  #: what requests were rounded up by to the alignment
-    bytes_reserved: int  #: held from the provider
+    bytes_reserved: int  #: held from the provider: memory, used or not
     peak_number_allocs: int
     peak_bytes_in_use: int
     peak_bytes_reserved: int
+    bytes_hidden: int = 0  #: of those reserved, what `trim` made unusable: see ``rung="dalloc"``
+    bytes_unbacked: int = 0  #: addresses without memory, beside what is reserved
 
     @property
     def efficiency(self) -> float:
@@ -40,8 +42,9 @@ class PoolUsage:
     name: str
     kind: str  #: "persistent", "sliced", "exclusive" or "direct"
     pages: int
-    idle_pages: int  #: without a live slice
+    idle_pages: int  #: without a live slice, and ready for requests
     usage: MemoryUsage
+    asleep_pages: int = 0  #: without a live slice, and down a rung, as a whole or in part
 
 
 def ratio(part: int, whole: int, *, otherwise: float) -> float:
