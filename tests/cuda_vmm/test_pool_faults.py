@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import contextlib
 import functools
-from collections.abc import Callable, Iterator
+import random
+from collections.abc import Callable
 
 import pytest
 
+from tests.fakes.driver_faults import UNKNOWN, Faults
 from tests.fakes.stamped import Stamped, elsewhere
+from tests.fakes.virtual import agree
 from umfpy import (
     Allocation,
     CudaVmmProvider,
@@ -17,60 +20,13 @@ from umfpy import (
     Pool,
     VirtualGrowth,
 )
-from umfpy.core.extents import COMING, HIDDEN, LEAVING, UNBACKED
-from umfpy.providers.cuda.driver import CudaDriver
+from umfpy.pools.rungs import RUNGS
 from umfpy.providers.emulated import EmulatedCuda
 
 MIB = 1 << 20
 UNIT = 2 * MIB
-UNKNOWN, OUT_OF_MEMORY = 999, 2
+OUT_OF_MEMORY = 2
 GROWTH = VirtualGrowth(small_until=0, minimum=4 * MIB)
-
-
-class Faults:
-    """Lets the nth driver call from now fail, of those that are made while it is `armed`."""
-
-    def __init__(self, emu: EmulatedCuda, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.calls = self.nth = 0
-        self.code = UNKNOWN
-        self.armed = False
-        original = CudaDriver.call
-
-        def call(cuda: CudaDriver, name: str, *arguments: object) -> object:
-            self.calls += self.armed
-            if self.armed and self.calls == self.nth:
-                # Contexts do not run out of memory.
-                emu.fail("*", error=UNKNOWN if name.startswith("cuCtx") else self.code)
-            return original(cuda, name, *arguments)
-
-        monkeypatch.setattr(CudaDriver, "call", call)
-
-    @contextlib.contextmanager
-    def watching(self) -> Iterator[None]:
-        """Count the calls of the body, and no others."""
-        self.armed = True
-        try:
-            yield
-        finally:
-            self.armed = False
-
-
-def agree(pool: Pool, provider: CudaVmmProvider) -> None:
-    """Raise unless pool and provider are of one opinion about every unit."""
-    pool.check("full")
-    now = pool.stats()
-    assert now.reserved_bytes == provider.reserved_bytes - provider.kept_bytes
-    behind = {
-        extent.base: provider.chunks(extent.base, extent.size)
-        for extent in pool.map.extents.values()
-    }
-    assert sum(chunk.size for chunks in behind.values() for chunk in chunks) == now.reserved_bytes
-    for start, span, used, state in pool.map.blocks():
-        assert used or state not in (LEAVING, COMING), "nobody is at it any more"
-        apart = not used and state in (HIDDEN, UNBACKED)
-        assert provider.properties(start)["committed"] is not apart
-        if not used and state == UNBACKED:
-            assert provider.chunks(start, span) == []
 
 
 class Script:
@@ -92,7 +48,7 @@ class Script:
         except (DriverError, OutOfMemoryError):
             self.failures += 1
             assert self.live() == before
-            agree(self.pool, self.provider)
+            agree(self.pool)
             self.stamped.check()
             return call(*arguments, **options)
 
@@ -167,6 +123,37 @@ def test_nth_driver_call_fails(
 
     # What is mended, or memory that is found elsewhere, nobody hears of.
     assert failures > total // (2 if code == UNKNOWN else 4)
+
+
+def test_any_order_while_calls_fail(emu: EmulatedCuda, monkeypatch: pytest.MonkeyPatch) -> None:
+    emu.set_memory("128MiB")
+    faults = Faults(emu, monkeypatch)
+    script, chance = Script(faults), random.Random(1)
+    stamped = script.stamped
+
+    def step() -> None:
+        faults.calls, faults.nth = 0, chance.randrange(1, 15)
+        what, size = chance.random(), chance.choice((700, MIB, 3 * MIB, 9 * MIB, 30 * MIB))
+        live = list(stamped.live)
+        if what < 0.5:
+            with contextlib.suppress(OutOfMemoryError):
+                script.take(size, chance.choice((0, 8 * MIB)), chance.randrange(2), zero=what < 0.1)
+        elif what < 0.85 and live:
+            stamped.free(chance.choice(live))
+        elif what < 0.93 and live:
+            one = chance.choice(live)
+            script.step(one.resize, size)
+            stamped.stamp(one)
+        elif what > 0.95:
+            script.step(script.pool.trim, chance.choice((0, 9 * MIB)), rung=chance.choice(RUNGS))
+
+    for _ in range(700):
+        step()
+        agree(script.pool)
+    stamped.check()
+    assert script.failures > 100
+    faults.nth = 0
+    script.end()
 
 
 CALLS = [
@@ -264,7 +251,7 @@ def test_waking_that_finds_no_memory(emu: EmulatedCuda) -> None:
         pool.allocate(4 * MIB)
 
     assert (pool.map.blocks(), pool.stats().unbacked_bytes) == before
-    agree(pool, provider)
+    agree(pool)
     stamped.check()
     emu.clear_faults()
     stamped.allocate(4 * MIB)
@@ -293,7 +280,7 @@ def test_a_pool_that_cannot_be_closed(emu: EmulatedCuda) -> None:
 
     with pytest.raises(DriverError, match="cuMemUnmap"):
         pool.close()
-    agree(pool, provider)
+    agree(pool)
 
     pool.close()
     assert pool.stats().extents == 0
