@@ -236,15 +236,18 @@ cdef class ExtentMap:
             unregister(extent)
         return removed
 
-    def restore(self, Extent extent not None):
+    def restore(self, Extent extent not None, *, bint waited=True):
         """Undo `remove`: the extent is one free block again, of the state that it had.
 
         What a stream had freed is everybody's, since whoever removes an extent waits for the
-        device.  Raises as `add` does.
+        device; with `waited` False it is RETIRING, if there are two streams.  Raises as `add` does.
         """
+        cdef uint32_t state = extent.left_as
         if extent.map is not self or self.extents.get(extent.index) is extent:
             raise InvalidArgument(f"{extent!r} was not removed from this map")
-        self._enter(extent, extent.left_as, False, NULL, 0, 0, False)
+        if state == TAG_SAFE and not waited and self.m.streams > 1:
+            state = TAG_RETIRING
+        self._enter(extent, state, False, NULL, 0, 0, False)
 
     # An extent that is one used block goes back while the block stays used, so that a provider
     # that fails changes nothing: `detach`, the provider's free, then `drop` or `attach`.
@@ -550,12 +553,25 @@ cdef class ExtentMap:
         }
 
     def reset_peaks(self):
-        """Set each peak to what its counter is now."""
+        """Set each peak to what its counter is now; return what they were, and the counters.
+
+        As `counters` names them: ``requested``, ``peak_requested`` and so on.
+        """
+        cdef Counters before
         lock_enter(&self.m.lock)
+        before = self.m.counters
         self.m.counters.peak_requested = self.m.counters.requested
         self.m.counters.peak_used = self.m.counters.used
         self.m.counters.peak_reserved = self.m.counters.reserved
         lock_release(&self.m.lock)
+        return {
+            "requested": before.requested,
+            "used": before.used,
+            "reserved": before.reserved,
+            "peak_requested": before.peak_requested,
+            "peak_used": before.peak_used,
+            "peak_reserved": before.peak_reserved,
+        }
 
     def check(self, str level="full"):
         """Raise AssertionError, naming it, if an invariant of DESIGN.md does not hold.
@@ -576,7 +592,7 @@ cdef class ExtentMap:
 
     # The states of free memory.
 
-    def retag(self, start, size, from_state, to_state):
+    def retag(self, start, size, from_state, to_state, *, bint waited=True):
         """Move a range inside one free block from a state to another; return whether it was one.
 
         False, with nothing changed, where the range is not free in `from_state` (any more), or
@@ -590,6 +606,9 @@ cdef class ExtentMap:
             SAFE: anybody may use it.  HIDDEN: it has memory that nobody may use.  UNBACKED: it
             has none.  LEAVING, COMING: the calling thread is at it with the driver; it has memory,
             or none.  In all but SAFE no request takes it.
+        waited
+            False if the device was not waited for since the memory left SAFE: what goes back
+            there is RETIRING instead, if there are two streams by now.
 
         Raises
         ------
@@ -618,6 +637,8 @@ cdef class ExtentMap:
         if extent is None:
             return False
         lock_enter(&self.m.lock)
+        if to_tag == TAG_SAFE and not waited and self.m.streams > 1:
+            to_tag = TAG_RETIRING
         status = map_retag(&self.m, extent.index, at, bytes, from_tag, to_tag)
         lock_release(&self.m.lock)
         self.raise_status(status)

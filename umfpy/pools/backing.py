@@ -82,7 +82,7 @@ class Backing:
                 if source is None:
                     return False
                 sources.append(held.enter_context(source))
-            self._wait()
+            self._wait_for(*sources)
             for claim in (here, *sources):
                 self._cuts.isolate(claim.start, claim.size)
             if not self._moved([(source.start, source.size) for source in sources], start, size):
@@ -105,7 +105,7 @@ class Backing:
         if claim is None:
             return False
         with claim:
-            self._wait()
+            self._wait_for(claim)
             extent = innermost(chunk.ptr)
             assert extent is not None, "what is claimed is in an extent"
             self._cuts.isolate(chunk.ptr, chunk.size)
@@ -115,9 +115,12 @@ class Backing:
             self._cuts.mark(chunk.ptr, chunk.size, usable=False)
         return True
 
-    def _wait(self) -> None:
+    def _wait_for(self, *claims: Claim) -> None:
+        """Have the device done with what was freed before it was claimed."""
         if Capability.STREAMS in self._provider.capabilities:
             self._provider.synchronize()
+        for claim in claims:
+            claim.waited()
 
     def _moved(self, sources: Sequence[tuple[int, int]], start: int, size: int) -> bool:
         """Take memory elsewhere; False if another thread has exported some of it meanwhile.

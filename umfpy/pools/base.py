@@ -276,7 +276,7 @@ class ProviderPool(BasePool):
             self.synchronize()
         except BaseException:
             for departure in leaving:
-                departure.come_back()
+                departure.come_back(waited=False)
             self.map.retire(everything=True)  # a stream may still be using it
             raise
 

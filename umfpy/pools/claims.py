@@ -33,6 +33,8 @@ class Claim:
         self._map = space
         self._meanwhile = _MEANWHILE[state]
         self._then = state
+        #: A stream may be at work on what was free a moment ago, but on nothing that went down.
+        self._waited = state != SAFE
 
     @classmethod
     def take(cls, space: ExtentMap, start: int, size: int, state: int) -> Claim | None:
@@ -47,9 +49,16 @@ class Claim:
         """Say what the range is now: `SAFE`, `HIDDEN` or `UNBACKED`."""
         self._then = state
 
+    def waited(self) -> None:
+        """Say that the device was waited for since the range was claimed."""
+        self._waited = True
+
     def release(self) -> None:
-        """Let go of the range, in the state that it is in."""
-        self._map.retag(self.start, self.size, self._meanwhile, self._then)
+        """Let go of the range, in the state that it is in.
+
+        While it was claimed a second stream may have come: without a wait it is kept from both.
+        """
+        self._map.retag(self.start, self.size, self._meanwhile, self._then, waited=self._waited)
 
     def __enter__(self) -> Claim:
         return self

@@ -51,11 +51,11 @@ class Departure:
         """Leave the map; False, with nothing changed, if some of it is used or being worked on."""
         return self._map.remove(self.extent, mixed=True)
 
-    def come_back(self) -> None:
-        """Undo `leave`."""
-        self._map.restore(self.extent)
+    def come_back(self, *, waited: bool = True) -> None:
+        """Undo `leave`; `waited` says whether the device was waited for since."""
+        self._map.restore(self.extent, waited=waited)
         if not self.extent.backed:  # what was in several states comes back without backing
-            self._put_in_state(self.extent)
+            self._put_in_state(self.extent, waited=waited)
 
     def free(self) -> None:
         """Give the extent to its provider.
@@ -87,11 +87,11 @@ class Departure:
         self._cuts.enter(piece, usable=usable)
         self._put_in_state(piece)
 
-    def _put_in_state(self, extent: Extent) -> None:
+    def _put_in_state(self, extent: Extent, *, waited: bool = True) -> None:
         """Move the parts of an unbacked extent to the states that they had."""
         for start, size, state in self._states(extent):
             if state != UNBACKED:
-                self._map.retag(start, size, UNBACKED, state)
+                self._map.retag(start, size, UNBACKED, state, waited=waited)
 
     def _states(self, extent: Extent) -> Iterator[Range]:
         """Tell the states of all the free memory in an extent: what was not apart was safe."""

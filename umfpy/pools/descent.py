@@ -200,6 +200,8 @@ class Descent:
             _let_go(steps)
             self._space.retire(everything=True)  # a stream may still be using it
             raise
+        for step in steps:
+            step.claim.waited()
 
     # Going.
 

@@ -93,19 +93,17 @@ class Peaks:
     def restart(self) -> None:
         """Let every peak start again from what its counter is now; the interval's goes on."""
         with self._lock:
-            now = self._space.counters()
-            self._in_interval = max(self._in_interval, now["peak_used"])
-            self._space.reset_peaks()
+            before = self._space.reset_peaks()
+            self._in_interval = max(self._in_interval, before["peak_used"])
             self._aside = dict.fromkeys(_PEAKS, 0)
 
     def next_interval(self) -> int:
         """Return the most bytes that were used in the interval, and begin the next one."""
         with self._lock:
-            now = self._space.counters()
-            peak = max(self._in_interval, now["peak_used"])
-            self._aside = self.seen(now)
+            before = self._space.reset_peaks()
+            peak = max(self._in_interval, before["peak_used"])
+            self._aside = self.seen(before)
             self._in_interval = 0
-            self._space.reset_peaks()
         return peak
 
 

@@ -12,6 +12,7 @@ from umfpy.pools.growth import Growth, round_up
 from umfpy.pools.idle import Idle
 from umfpy.pools.nested import as_provider
 from umfpy.pools.release import take_extent
+from umfpy.pools.rungs import brought_back
 from umfpy.pools.source import neighbours
 from umfpy.pools.supply import Supply
 from umfpy.pools.virtual import VirtualSupply
@@ -194,7 +195,7 @@ class Pool(ProviderPool):
     def _reclaimers(self, size: int) -> Iterator[Callable[[], bool]]:
         """What may bring memory back, the cheapest first; each says whether it did."""
         yield self._wait_for_streams
-        yield lambda: self._trim(wait=True) > 0
+        yield lambda: brought_back(self._trim(wait=True))
         for pool in neighbours(self.provider, (self,)):
             yield partial(_trim_other, pool)
         for callback in self._callbacks:
@@ -259,4 +260,4 @@ def _choose_growth(
 
 
 def _trim_other(pool: ProviderPool) -> bool:
-    return pool.trim() > 0
+    return brought_back(pool.trim())

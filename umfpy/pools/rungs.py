@@ -74,6 +74,11 @@ class Trimmed(int):
         return Trimmed, (int(self), self.rung)
 
 
+def brought_back(trimmed: int) -> bool:
+    """Whether a trim gave anything back; also what only the provider had kept, which is 0 bytes."""
+    return trimmed > 0 or (isinstance(trimmed, Trimmed) and trimmed.rung is not None)
+
+
 def together(parts: Iterable[Trimmed]) -> Trimmed:
     """Return the sum of what went in several pools, by the most aggressive of their rungs."""
     size, taken = 0, -1

@@ -7,6 +7,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from umfpy.errors import OutOfMemoryError
+from umfpy.pools.rungs import brought_back, together
 from umfpy.pools.source import neighbours
 from umfpy.units import format_size
 
@@ -25,7 +26,7 @@ def reclaimers(
     """
     if not _can_ever_hold(pool, size):
         return
-    yield lambda: sum(part._trim(wait=True) for part in parts) > 0
+    yield lambda: brought_back(together(part._trim(wait=True) for part in parts))
     for other in neighbours(pool.provider, (pool, *parts)):
         yield partial(_trim, other)
 
@@ -37,7 +38,7 @@ def _can_ever_hold(pool: SlabPool, size: int) -> bool:
 
 
 def _trim(pool: ProviderPool) -> bool:
-    return pool.trim() > 0
+    return brought_back(pool.trim())
 
 
 def shortage(pool: SlabPool, size: int) -> OutOfMemoryError:
