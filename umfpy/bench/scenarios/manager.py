@@ -14,12 +14,16 @@ from umfpy.bench.results import Case, Goal
 from umfpy.bench.scenarios.base import Scenario, Settings
 from umfpy.bench.traces import load_traces, short_name
 from umfpy.manager import MemoryConfiguration, MemoryManager
+from umfpy.manager.options import ExclusiveOptions, PoolOptions, SlicedOptions
 from umfpy.pools.base import ProviderPool
+from umfpy.provider import Capability
 from umfpy.trace import Trace
 from umfpy.trace.replay import replay
 
 FEW, MANY = 100, 100_000
 SIZE = 4096
+FEW_ASLEEP, MANY_ASLEEP = 50, 2_000
+PAGE = 2 << 20
 PROPERTIES = {"max_page_size": "1GiB", "alignment": 512}
 #: What presets are made for over traces: a quarter of a device of 80 GiB.
 DEVICE = {"max_page_size": "20GiB", "alignment": 512}
@@ -40,10 +44,18 @@ LAYOUTS: dict[str, Callable[[int], ProviderPool]] = {
 }
 PRESETS = ("sub_slices", "exclusive_pages")
 
+#: Layouts whose pages hold one request of `PAGE` bytes.
+PAGES: dict[str, PoolOptions] = {
+    "sliced": SlicedOptions(PAGE),
+    "exclusive": ExclusiveOptions(PAGE),
+}
+
 
 def run(settings: Settings) -> Iterator[Case]:
     for preset in PRESETS:
         yield live_slices(preset, settings)
+    for name in PAGES:
+        yield sleeping_pages(name, settings)
     for trace in load_traces(settings.traces):
         yield utilization(trace)
 
@@ -73,6 +85,54 @@ def _pair_lane(manager: MemoryManager, count: int) -> Lane:
         for _ in repeat(None, count):
             reserve(SIZE).release()
         return (perf_counter_ns() - start) / count
+
+    return sample
+
+
+class SleepingProvider(SimulatedProvider):
+    """Addresses whose memory, that there is not, comes and goes for nothing."""
+
+    capabilities = Capability.STREAMS | Capability.SPLIT | Capability.COMMIT
+
+    def split(self, ptr: int, size: int, first_size: int) -> None:
+        """Pieces are not noted."""
+
+    def merge(self, low: int, high: int, size: int) -> None:
+        """Nor are they here."""
+
+    def decommit(self, ptr: int, size: int) -> None:
+        """There is nothing to drop."""
+
+    def commit(
+        self, ptr: int, size: int, *, clear: bool = True, chunk_size: int | None = None
+    ) -> None:
+        """Nor anything to bring."""
+
+
+def sleeping_pages(name: str, settings: Settings) -> Case:
+    """Reserve what few and what many pages asleep hold, each of which wakes for it."""
+    few, many = settings.count(FEW_ASLEEP, 10), settings.count(MANY_ASLEEP, 100)
+    case = Case("manager", f"{name} pages: reserve with N pages asleep", "ns/reserve")
+    lanes: dict[str, Lane] = {}
+    with ExitStack() as stack:
+        for asleep in (few, many):
+            made = MemoryManager(SleepingProvider(), [PAGES[name]], PROPERTIES)
+            lanes[_label(asleep)] = _waking_lane(stack.enter_context(made), asleep)
+        case.samples = interleave(lanes, settings.runs)
+    goal = Goal(f"{name} pages: wake one, {many:,} asleep / {few:,} asleep", RATIO_BAR)
+    case.judge(goal, case.ratio(_label(many), _label(few)))
+    return case
+
+
+def _waking_lane(manager: MemoryManager, pages: int) -> Lane:
+    def sample() -> float:
+        reserve = manager.reserve
+        start = perf_counter_ns()
+        held = [reserve(PAGE) for _ in range(pages)]
+        passed = (perf_counter_ns() - start) / pages
+        held.clear()
+        manager.trim(rung="decommit")
+        return passed
 
     return sample
 
