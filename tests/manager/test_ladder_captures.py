@@ -165,7 +165,7 @@ WAYS: dict[str, Callable[[AgingPool], int]] = {
     **{rung: lambda pool, rung=rung: pool.trim(rung=rung) for rung in RUNGS},
     "age": lambda pool: pool.age() + pool.age(),
     "evict": lambda pool: pool.evict(MIB),
-    "release": lambda pool: pool.release(),
+    "release": lambda pool: pool.release_idle(),
 }
 
 

@@ -179,6 +179,20 @@ def test_idle_memory_goes_back_before_a_page_is_given_up() -> None:
     manager.close()
 
 
+def test_addresses_that_sleep_go_back_where_there_are_no_others() -> None:
+    """They are no memory, but a page may need them."""
+    provider = LadderedProvider(ALL, capacity=100 * KIB)
+    manager = manager_of(provider, exclusive(32 * KIB), exclusive(64 * KIB))
+    manager.reserve(64 * KIB).release()
+    manager.trim(rung="decommit")
+    held = [manager.reserve(32 * KIB) for _ in range(3)]
+    assert manager.memory_usage().bytes_unbacked == 0
+    agree(manager, provider)
+    held.clear()
+    manager.close()
+    assert not provider.live
+
+
 def test_a_new_page_is_taken_where_a_larger_one_cannot_wake() -> None:
     provider = Scarce(MIB, ALL)
     manager = SHAPES["direct"].manager(provider)

@@ -86,7 +86,7 @@ class AgingPool(HeldPool):
         with self._shrinking(wait) as may:
             return super()._trim(keep, rung=rung) if may else Trimmed()
 
-    def release(self) -> int:
+    def release_idle(self) -> int:
         """Give all idle pages back, those that sleep as well; return the bytes of memory."""
         with self._shrinking() as may:
             if not may:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, TypeVar
 from umfpy.core.pages import Totals
 from umfpy.errors import OutOfMemoryError
 from umfpy.manager import captures
+from umfpy.pools.rungs import Trimmed, brought_back, together
 from umfpy.pools.source import neighbours
 from umfpy.provider import Capability
 from umfpy.units import format_size
@@ -165,14 +166,14 @@ class Holdings:
 
         What the provider keeps of that for reuse goes to the device.
         """
-        released = sum(pool.release() for pool in self.pools)
+        released = sum(pool.release_idle() for pool in self.pools)
         if Capability.RESERVE in self.provider.capabilities and not self.frozen:
             self.provider.trim()
         return released
 
-    def trim(self) -> int:
-        """Give back all memory that nothing is in, parts of pages too; return the bytes."""
-        return sum(pool.trim() for pool in self.pools)
+    def trim(self) -> Trimmed:
+        """Give back all memory that nothing is in, parts of pages too."""
+        return together(pool.trim() for pool in self.pools)
 
     def reclaim(self, size: int) -> bool:
         """Memory has run out for `size` bytes: get some back; whether any came.
@@ -182,14 +183,11 @@ class Holdings:
         """
         if self.frozen or not self._can_ever_hold(size):
             return False
-        released = self.trim()
+        went = [self.trim()]
         if self._budget is not None:
-            for other in self._budget.members():
-                if other is not self and not other.frozen:
-                    released += other.trim()
-        for pool in neighbours(self.provider, (self._manager(), *self.pools)):
-            released += pool.trim()
-        return released > 0
+            went += [other.trim() for other in self._budget.members() if other is not self]
+        went += [pool.trim() for pool in neighbours(self.provider, (self._manager(), *self.pools))]
+        return brought_back(together(went))
 
     def _can_ever_hold(self, size: int) -> bool:
         info = self.provider.memory_info()

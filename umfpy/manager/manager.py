@@ -95,7 +95,8 @@ class MemoryManager(CompositePool):
 
         Notes
         -----
-        Constant time, whatever number of slices is live.
+        Constant time, whatever number of slices is live.  What sleeps since a `trim` wakes before
+        a new page is asked for.
         """
         allocation = self._server.allocate(size, 0, stream, False)
         handle = wrap(allocation, self)
@@ -234,8 +235,9 @@ class MemoryManager(CompositePool):
     def cleanup(self, explicit: bool = False) -> int:
         """Give idle pages back, and return the bytes; nothing during a capture on the device.
 
-        Explicit: all of them.  Else those that have been idle for their pool's period; that also
-        happens by itself every so many requests.
+        Explicit: all of them, those that sleep since a `trim` too, and what the provider keeps of
+        such for reuse.  Else those that have been idle for their pool's period; that also happens
+        by itself every so many requests.  Free parts of pages with live slices stay: see `trim`.
         """
         if self._holdings.frozen:
             LOG.info("%s: cleanup waits for the end of the capture", self.name)
