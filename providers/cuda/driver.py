@@ -12,6 +12,7 @@ from umfpy.errors import DriverError, DriverUnavailable, OutOfMemoryError, Umfpy
 from umfpy.provider import NativeError
 
 #: CUresult values (cuda.h) that umfpy tells apart from other failures.
+INVALID_VALUE = 1
 OUT_OF_MEMORY = 2
 NO_DEVICE = 100
 INVALID_CONTEXT = 201

@@ -7,8 +7,8 @@ import os
 from collections.abc import Sequence
 from functools import partial
 
-from umfpy.errors import InvalidArgument
-from umfpy.providers.cuda.driver import CudaDriver
+from umfpy.errors import DriverError, InvalidArgument
+from umfpy.providers.cuda.driver import INVALID_VALUE, CudaDriver
 from umfpy.providers.cuda.vmm_driver import access_of
 from umfpy.providers.cuda.vmm_imports import VmmImports
 from umfpy.providers.cuda.vmm_ipc import VmmPayload
@@ -82,7 +82,12 @@ class Exchange:
         """
         kind = self._driver.bindings.CUmemAllocationHandleType
         posix = kind.CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR
-        handle = self._driver.call("cuMemRetainAllocationHandle", chunk.ptr)
+        try:
+            handle = self._driver.call("cuMemRetainAllocationHandle", chunk.ptr)
+        except DriverError as error:
+            if error.code == INVALID_VALUE:  # nothing is there any more
+                raise _gone(chunk.ptr, chunk.size) from error
+            raise
         try:
             if int(handle) != chunk.handle:
                 raise _gone(chunk.ptr, chunk.size)

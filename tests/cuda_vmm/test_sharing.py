@@ -401,14 +401,8 @@ def test_an_export_that_fails_leaves_memory_that_can_be_taken_elsewhere(parts, e
     provider.ipc_release(payload)
 
 
-@pytest.mark.parametrize(
-    ("at", "again"),
-    [
-        ("cuMemRetainAllocationHandle", True),
-        ("cuMemExportToShareableHandle", True),
-        ("cuMemExportToShareableHandle", False),
-    ],
-)
+@pytest.mark.parametrize("again", [False, True])
+@pytest.mark.parametrize("at", ["cuMemRetainAllocationHandle", "cuMemExportToShareableHandle"])
 def test_memory_that_another_thread_drops_meanwhile(parts, monkeypatch, at, again):
     """Also if other memory is there by then: nobody gets it, and no descriptor is left."""
     provider, ptr = parts

@@ -1,9 +1,8 @@
 """What the driver refuses umfpy, in this process and in every process that it starts.
 
 Whatever a driver answers to a call of umfpy's, other than success, is a refusal: umfpy broke one
-of the driver's rules.  Two kinds of answers are none: that memory is short, and what a test
-ordered with ``emu.fail``.  No other has been needed; a question that a driver may answer in some
-other way would be the third, by call and code.
+of the driver's rules.  Three kinds of answers are none: that memory is short, what a test ordered
+with ``emu.fail``, and the answer to a question (`ANSWERS`).
 
 This file imports nothing but the standard library: processes that tests start load it before
 anything else (``sitecustomize.py``), and it waits there for the classes that make the calls.
@@ -32,6 +31,15 @@ VARIABLE = "UMFPY_TEST_REFUSALS"
 #: A device or the host is full: CUDA_ERROR_OUT_OF_MEMORY, ZE_RESULT_ERROR_OUT_OF_HOST_MEMORY and
 #: ZE_RESULT_ERROR_OUT_OF_DEVICE_MEMORY.
 OUT_OF_MEMORY = {"cu": {2}, "ze": {0x70000002, 0x70000003}}
+
+
+#: Calls that ask a question, with the code that is an answer to it, and why umfpy has to ask.
+ANSWERS = {
+    ("cuMemRetainAllocationHandle", 1): (
+        "CUDA_ERROR_INVALID_VALUE: other threads may free what is being exported, for which they "
+        "wait for nobody; only the driver knows whether the memory is there at that moment"
+    ),
+}
 
 
 class Refusal(NamedTuple):
@@ -148,7 +156,11 @@ class Log:
         cls._failed = failed
 
     def _note(self, call: str, code: int, words: str) -> None:
-        if code in OUT_OF_MEMORY[call[:2]] or self._faults.take(call, code):
+        if (
+            code in OUT_OF_MEMORY[call[:2]]
+            or (call, code) in ANSWERS
+            or self._faults.take(call, code)
+        ):
             return
         stack = "".join(traceback.format_stack(limit=10)[:-2])
         line = json.dumps(Refusal(call, code, words, stack)) + "\n"
