@@ -20,6 +20,9 @@ from umfpy.pools.virtual_growth import VirtualGrowth
 from umfpy.provider import Capability, Provider
 from umfpy.units import format_size
 
+#: What it takes to manage addresses and memory apart.
+_APART = Capability.RESERVE | Capability.SPLIT | Capability.COMMIT
+
 #: Asked when memory has run out: the bytes that are missing -> whether to try again.
 OutOfMemoryCallback = Callable[[int], bool]
 
@@ -239,15 +242,15 @@ def _choose_growth(
     provider: Provider, growth: Growth | VirtualGrowth | None, virtual: bool | None
 ) -> Growth | VirtualGrowth:
     """Return how a pool over `provider` grows: apart from its addresses, or with them."""
-    able = Capability.RESERVE in provider.capabilities
+    able = _APART in provider.capabilities
     if virtual is None and growth is not None:
         virtual = able and isinstance(growth, VirtualGrowth)
     elif virtual is None:
         virtual = able and provider.memory_type == "device"
     if virtual and not able:
         raise InvalidArgument(
-            f"virtual=True needs a provider with RESERVE, such as CudaVmmProvider; {provider!r} "
-            f"has {provider.capabilities}"
+            "virtual=True needs a provider with RESERVE, SPLIT and COMMIT, such as "
+            f"CudaVmmProvider; {provider!r} has {provider.capabilities}"
         )
     wanted = VirtualGrowth if virtual else Growth
     if growth is None:

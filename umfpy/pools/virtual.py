@@ -52,12 +52,12 @@ class VirtualSupply(Supply):
         self._growth = growth
         info = provider.memory_info()
         self._total = info[1] if info else None
+        self._span = round_up(info[1] * _SPANS if info else _SPAN, self._unit)
 
     def _without_window(self, size: int, alignment: int) -> bool:
         """Enter an extent of addresses without memory."""
         least = round_up(size + max(alignment, self._unit), self._unit)
-        span = max(round_up((self._total or _SPAN) * _SPANS, self._unit), least)
-        for length in dict.fromkeys((span, least)):
+        for length in dict.fromkeys((max(self._span, least), least)):
             try:
                 base = self._provider.reserve(length, self._unit)
             except OutOfMemoryError:
