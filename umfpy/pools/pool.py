@@ -144,7 +144,13 @@ class Pool(ProviderPool):
         """Whether free memory that was not usable is by now."""
         now = self.map.counters()
         asleep = self.virtual or now["hidden"] or now["unbacked"]
-        return bool(asleep) and self._supply.supply(size, alignment, self.limit_bytes)
+        if not asleep:
+            return False
+        before = self._supply.entered
+        try:
+            return self._supply.supply(size, alignment, self.limit_bytes)
+        finally:
+            self._provider_allocs += self._supply.entered - before
 
     def _extend(self, end: int, missing: int, stream: int) -> bool:
         with self._growing:

@@ -28,6 +28,11 @@ class Supply:
     """Finds where a request could go if memory were there, and puts it there.
 
     Callers hold the pool's growth lock; other threads may take and free blocks meanwhile.
+
+    Attributes
+    ----------
+    entered
+        How many extents were entered for addresses.
     """
 
     def __init__(self, space: ExtentMap, provider: Provider, cuts: CutExtents) -> None:
@@ -38,6 +43,7 @@ class Supply:
         self._least = unit // _LEAST_PART
         self._backing = Backing(space, provider, cuts)
         self._cuts = cuts
+        self.entered = 0
 
     def supply(self, size: int, alignment: int, limit: int | None) -> bool:
         """Bring free memory together for a request; False if there is none within `limit`.

@@ -73,6 +73,7 @@ class VirtualSupply(Supply):
             self._provider.free(base, length)
             raise
         self._cuts.enter(extent, usable=False)
+        self.entered += 1
 
     # Filling a window.
 

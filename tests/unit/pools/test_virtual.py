@@ -90,8 +90,10 @@ def test_twice_as_many_addresses_as_the_device_has_memory(
 
     assert provider.live_bytes == 128 * UNIT
     assert pool.stats().unbacked_bytes == 127 * UNIT
-    assert pool.stats().extents == 1
+    assert pool.stats().extents == pool.stats().provider_allocs == 1
     pool.free(first)
+    assert pool.trim() == UNIT
+    assert (pool.stats().extents, pool.stats().provider_frees) == (0, 1)
 
 
 @pytest.mark.parametrize(("memory", "wanted"), [(None, 1 << 40), (1 << 50, 1 << 51)])
