@@ -22,8 +22,9 @@ if TYPE_CHECKING:
 #: there are the longer what is free stays in one piece.
 _SPANS = 2
 
-#: What is reserved at once where the device does not say how much memory it has.
-_SPAN = 1 << 40
+#: What is reserved at once where the device does not say how much memory it has: more comes when
+#: it is used up, and the look-up by address has its table for all of it.
+_SPAN = 1 << 38
 
 
 class Part(NamedTuple):
