@@ -48,7 +48,9 @@ def shapes(page: int) -> dict[str, Shape]:
     """Every layout, with pages of about so many bytes."""
     return {
         "sliced": Shape([sliced(page)], parts=True),
-        "sliced, uneven": Shape([sliced(page)], {"alignment": 3 * ALIGNMENT}),
+        "sliced, uneven": Shape(
+            [sliced(page * 3 // 2)], {"alignment": 3 * ALIGNMENT}, slice_size=page
+        ),
         "sliced, odd pages": Shape([sliced(page + ALIGNMENT)]),
         "exclusive": Shape([exclusive(page)]),
         "persistent": Shape([sliced(page)], options={"persistent": "enforced"}),
@@ -162,6 +164,9 @@ def agree(manager: MemoryManager, provider: LadderedProvider) -> None:
             wanted = tag if tag in (HIDDEN, UNBACKED) and not used else 0
             for at in (start, *range(-(-start // 4096) * 4096, start + span, 4096)):
                 assert provider.state(at) == wanted, f"{at:#x} is in the state of its block"
+        for state, ranges in pool._sleepers._by_state.items():
+            found = sorted((size, start) for start, size in pool.map.free_ranges(state))
+            assert ranges == found, "what is known to sleep does, and nothing else"
     assert known == provider.live, "the pieces are those of the provider"
     usage = manager.memory_usage()
     assert usage.bytes_reserved + usage.bytes_unbacked == provider.live_bytes

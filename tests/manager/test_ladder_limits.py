@@ -232,6 +232,53 @@ def test_the_page_that_takes_the_least_memory_wakes(make: Managers) -> None:
     assert taken == min((size for size in (*pages, new) if size >= PAGE), default=0)
 
 
+@pytest.mark.parametrize("kind", [sliced, exclusive])
+def test_an_aligned_request_wakes_what_can_serve_it(make: Managers, kind: object) -> None:
+    """And nothing before: the pages at hand begin at other multiples of 16 KiB."""
+    manager = make(kind(48 * KIB))
+    held = [manager.reserve(48 * KIB) for _ in range(5)]
+    places = [manager.storage(handle).ptr for handle in held]
+    assert [place % (64 * KIB) // KIB for place in places] == [0, 48, 32, 16, 0]
+    del held[1:]
+    manager.trim(rung="decommit")
+    ptr = manager.malloc(30 * KIB, 64 * KIB)
+    assert ptr == (places[1] + 16 * KIB if kind is sliced else places[4])
+    assert make.provider.counts["commit"] == 1
+    agree(manager, make.provider)
+    manager.free(ptr)
+    held.clear()
+
+
+def test_what_is_left_of_a_range_wakes_as_well(make: Managers) -> None:
+    manager = make(sliced(2 * PAGE))
+    manager.reserve(2 * PAGE).release()
+    manager.trim(rung="decommit")
+    held = []
+    for slices in range(1, 9):
+        held.append(manager.reserve(PAGE // 4))
+        agree(manager, make.provider)
+        assert manager.memory_usage().bytes_reserved == slices * PAGE // 4
+    assert (make.provider.counts["alloc"], make.provider.counts["commit"]) == (1, 8)
+    held.clear()
+
+
+def test_slices_of_an_odd_alignment_begin_at_its_multiples(make: Managers) -> None:
+    """Also where the provider could cut a page, and what is left of it would not."""
+    properties = {"max_page_size": MIB, "alignment": 1536}
+    manager = MemoryManager(make.provider, [sliced(48 * KIB)], properties)
+    make.made.append(manager)
+    low, live = manager.reserve(20 * KIB), manager.reserve(1000)
+    low.release()
+    assert manager.trim(rung="decommit") == 0
+    with manager.reserve(20 * KIB) as again, manager.reserve(5000) as more:
+        for handle in (again, more):
+            assert manager.storage(handle).offset % 1536 == 0
+    live.release()
+    assert manager.trim(rung="decommit") == 48 * KIB
+    manager.reserve(7000).release()
+    assert make.provider.counts["commit"] == 1
+
+
 def test_small_requests_do_not_wake_pages_many_times_their_size(make: Managers) -> None:
     manager = make(exclusive(MIB))
     manager.reserve(700).release()

@@ -116,13 +116,14 @@ class PagedPool(AgingPool):
 
     def _wake(self, choice: Choice, holdings: Holdings) -> bool:
         """Wake what was chosen; False if memory is short."""
+        awake = False
         try:
             awake = self._waking.wake(choice.parts, holdings)
-        except BaseException:
-            self._sleepers.forget()
-            raise
-        if awake:
-            self._sleepers.woke(choice)
+        finally:
+            if awake:
+                self._sleepers.woke(choice)
+            else:
+                self._sleepers.forget()
         return awake
 
     def _descend(self, rung: str, keep: int) -> int:
