@@ -88,12 +88,8 @@ def test_what_is_open_stays_open(shared, rung):
         assert shared.side.read(ptr, 6 * MIB) == pattern(6 * MIB, "woken")
 
 
-# Of host memory a page can be shared as long as it is one piece.
-@pytest.mark.parametrize(
-    ("side", "shared"),
-    [("host", "exclusive"), ("cuda_vmm", "exclusive"), ("cuda_vmm", "sliced")],
-    indirect=True,
-)
+@on_each_side
+@pytest.mark.parametrize("shared", ["sliced", "exclusive"], indirect=True)
 def test_live_slices_can_be_shared_beside_what_sleeps(shared):
     """With those who had them before, and with others."""
     assert shared.manager.trim(rung="decommit") > 0
