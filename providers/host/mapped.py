@@ -229,8 +229,19 @@ class MappedProvider(HostAccess):
             self._check_accessible(ptr, piece)
             self._backing.clear(ptr, self._length(size), piece.origin)
 
+    def ipc_range(self, ptr: int, size: int, root: tuple[int, int]) -> tuple[int, int]:
+        """Return the root, if it is one piece with memory; else the pages that the range is in."""
+        base, length = root
+        found = self._pieces.find(base)
+        if found is not None and found[1].usable and (found[0], found[1].size) == root:
+            return root
+        unit = self.granularity()
+        low = (ptr - base) // unit * unit
+        high = min(round_up(ptr - base + size, unit), length)
+        return base + low, high - low
+
     def ipc_export(self, ptr: int, size: int) -> bytes:
-        """Return what another process needs to map the piece at `ptr`.
+        """Return what another process needs to map the piece at `ptr`, or whole pages of one.
 
         It names this process, its descriptor, and the file's inode, offset and size.  What an
         importer maps lives as long as its mapping, whatever becomes of this process; what it
@@ -239,16 +250,27 @@ class MappedProvider(HostAccess):
         Raises
         ------
         InvalidArgument
-            Not a whole piece of this provider, or a decommitted one.
+            Neither a piece of this provider nor whole pages of one, or decommitted.
         OutOfMemoryError
             No room for the note in the file that the export is valid.
         NotSupported
             The memory is private, or belongs to the process that this one was forked from.
         """
         sharing = self._shared()
-        piece = self._pieces.at(ptr, size, "piece")
-        self._check_accessible(ptr, piece)
-        return sharing.export(piece.origin, size)
+        base, piece = self._piece_around(ptr, size)
+        self._check_accessible(base, piece)
+        return sharing.export(piece.origin + ptr - base, size)
+
+    def _piece_around(self, ptr: int, size: int) -> tuple[int, Piece]:
+        """Return the piece that whole pages are in; InvalidArgument if they are not in one."""
+        found = self._pieces.find(ptr)
+        if found is not None and size > 0:
+            base, piece = found
+            unit, start, end = self.granularity(), ptr - base, ptr - base + size
+            ends_well = end == piece.size or (end < piece.size and end % unit == 0)
+            if start % unit == 0 and ends_well:
+                return found
+        return ptr, self._pieces.at(ptr, size, "piece")
 
     def ipc_release(self, payload: bytes) -> None:
         """End an export: who opens it later is told so."""

@@ -116,3 +116,26 @@ def test_an_export_that_cannot_go_keeps_the_memory(shared, monkeypatch):
     shared.check("refused")
     assert shared.pool.trim(rung="decommit") > 0
     shared.check("gone")
+
+
+@pytest.mark.parametrize("rung", ["dalloc", "decommit"])
+def test_what_lies_beside_memory_that_went_down_can_be_shared_anew(host, peer, rung):
+    pool = Pool(host.provider, growth=Growth(8 * MIB, 8 * MIB))
+    first, hole, last = (pool.allocate(size) for size in (MIB + 100, 300 << 10, 4000))
+    hole.free()
+    assert pool.trim(rung=rung).rung == rung
+    pieces = [first, last]
+    for piece in pieces:
+        host.write(piece.ptr, pattern(piece.size, rung, piece.ptr))
+    assert peer(OPEN, handles=[bytes(piece.ipc_handle()) for piece in pieces]) == 2
+    assert peer(READ) == [pattern(piece.size, rung, piece.ptr) for piece in pieces]
+    again = pool.allocate(300 << 10)
+    host.write(again.ptr, pattern(again.size, rung))
+    handle = bytes(again.ipc_handle())
+    assert peer("bytes(open_ipc(handle).copy_to_host())", handle=handle) == pattern(
+        again.size, rung
+    )
+    peer("[m.close() for m in opened]")
+    for piece in (*pieces, again):
+        piece.free()
+    pool.close()

@@ -58,9 +58,14 @@ _nothing.foreign = True
 
 
 def live_pools():
-    """Return the pools of this process that still exist."""
+    """Return the pools of this process that still exist, of those that were entered."""
     # Not by iteration: another thread may make a pool meanwhile.
     return [pool for pool in [reference() for reference in _pools.valuerefs()] if pool is not None]
+
+
+def enter_pool(BasePool pool not None):
+    """Enter a pool among the live ones, now that it is all made."""
+    _pools[pool.serial] = pool
 
 
 def next_serial():
@@ -119,7 +124,6 @@ cdef class BasePool:
             low_from=low_from,
         )
         self.m = &self.map.m
-        _pools[self.serial] = self
 
     # Objects.
 

@@ -16,6 +16,7 @@ from umfpy.manager.budget import Budget
 from umfpy.manager.capturing import Capturing
 from umfpy.manager.choices import read_choice
 from umfpy.manager.configuration import MemoryConfiguration
+from umfpy.manager.errors import CaptureWouldBreak
 from umfpy.manager.holdings import Holdings
 from umfpy.manager.installed import InstalledLayout
 from umfpy.manager.layout import build_layout
@@ -31,7 +32,7 @@ from umfpy.manager.window import WindowPool
 from umfpy.pools.base import ProviderPool
 from umfpy.pools.rungs import Trimmed, check_rung, together
 from umfpy.pools.stats import PoolStats
-from umfpy.provider import Provider, refuse_copy
+from umfpy.provider import Provider
 from umfpy.units import parse_size
 
 if TYPE_CHECKING:
@@ -140,9 +141,6 @@ class CompositePool(ProviderPool):
             "have this manager as its provider"
         )
 
-    def __reduce__(self) -> NoReturn:
-        refuse_copy(self)
-
     # Giving back.
 
     def trim(self, keep_bytes: int | str = 0, *, rung: str = "free") -> Trimmed:
@@ -185,8 +183,14 @@ class CompositePool(ProviderPool):
         """Give everything back and refuse further requests; closing twice is fine.
 
         Live slices stay valid.  A ResourceWarning reports them, and each page goes back with its
-        last slice.
+        last slice.  Raises CaptureWouldBreak, with nothing changed, during the manager's own
+        capture.
         """
+        if self._capturing.restore is not None and not self.map.foreign:
+            raise CaptureWouldBreak(
+                f"{self.name!r} cannot be closed during its own capture, which would break: end "
+                "the capture first"
+            )
         self._finish(warn=True)
 
     def _finish(self, *, warn: bool) -> None:

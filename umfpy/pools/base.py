@@ -8,9 +8,9 @@ import time
 import warnings
 from collections.abc import Callable, Sequence
 from types import TracebackType
-from typing import TypeVar
+from typing import Any, NoReturn, TypeVar
 
-from umfpy.core.pool import BasePool
+from umfpy.core.pool import BasePool, enter_pool
 from umfpy.errors import InvalidArgument, UmfpyError
 from umfpy.pools.cuts import CutExtents
 from umfpy.pools.departure import Departure, departures
@@ -20,13 +20,22 @@ from umfpy.pools.lock import GrowthLock
 from umfpy.pools.nested import as_provider
 from umfpy.pools.rungs import Trimmed, check_rung, choose
 from umfpy.pools.stats import PoolStats
-from umfpy.provider import Capability, Provider
+from umfpy.provider import Capability, Provider, refuse_copy
 from umfpy.units import parse_size
 
 Self = TypeVar("Self", bound="ProviderPool")
 
 
-class ProviderPool(BasePool):
+class _EnteredWhenMade(type):
+    """Has a pool asked for memory by its neighbours only once its `__init__` is through."""
+
+    def __call__(cls, *args: Any, **kwargs: Any) -> Any:
+        pool = super().__call__(*args, **kwargs)
+        enter_pool(pool)
+        return pool
+
+
+class ProviderPool(BasePool, metaclass=_EnteredWhenMade):
     """A pool that takes extents from a provider and can give them back."""
 
     #: Whether an extent goes down a rung as a whole or not at all.
@@ -189,6 +198,8 @@ class ProviderPool(BasePool):
 
     def _follow(self, policy: Idle, clock: Callable[[], float] = time.monotonic) -> None:
         """Have idle memory go down as a policy says; `clock` returns the time in seconds."""
+        if not isinstance(policy, Idle):
+            raise InvalidArgument(f"idle must be a umfpy.Idle, not {policy!r}")
         self._idle_watch = IdleWatch(policy, self.map, clock)
         if policy.thread:
             self._idle_thread = IdleThread(self, self._idle_watch)
@@ -339,6 +350,9 @@ class ProviderPool(BasePool):
             warnings.warn(
                 f"pool {self.name!r} could not be closed: {error}", ResourceWarning, stacklevel=2
             )
+
+    def __reduce__(self) -> NoReturn:
+        refuse_copy(self)
 
     def __enter__(self: Self) -> Self:
         return self

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import threading
 import weakref
 from collections import deque
@@ -66,9 +65,12 @@ class Idle:
         if operations is not None and (type(operations) is not int or operations < 1):
             raise InvalidArgument(f"after_operations is a number from 1 on, not {operations!r}")
         if seconds is not None and not (
-            isinstance(seconds, (int, float)) and 0 < seconds < math.inf
+            isinstance(seconds, (int, float)) and 0 < seconds <= threading.TIMEOUT_MAX
         ):
-            raise InvalidArgument(f"after_seconds is a time above 0, not {seconds!r}")
+            raise InvalidArgument(
+                f"after_seconds is a time above 0, of at most {threading.TIMEOUT_MAX:.0f}, "
+                f"not {seconds!r}"
+            )
         if self.thread and seconds is None:
             raise InvalidArgument("a thread looks after every after_seconds: say how many")
 

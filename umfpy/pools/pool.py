@@ -95,8 +95,11 @@ class Pool(ProviderPool):
         """Have `callback(missing_bytes)` asked before OutOfMemoryError is raised.
 
         It frees what it can and returns True to have the request tried again, else False.  It is
-        called without any lock held, in the thread that allocates.
+        called without any lock held, in the thread that allocates.  Several are asked in the order
+        in which they came; none can be taken back.
         """
+        if not callable(callback):
+            raise InvalidArgument(f"a callback takes the missing bytes; {callback!r} takes nothing")
         self._callbacks.append(callback)
 
     # What happens when nothing that fits is free.  `index`: the block is to be found by address.

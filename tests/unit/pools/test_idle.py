@@ -368,6 +368,7 @@ def test_the_defaults() -> None:
         ({"after_seconds": float("inf")}, "not inf"),
         ({"after_seconds": float("nan")}, "not nan"),
         ({"after_seconds": "1s"}, "not '1s'"),
+        ({"after_seconds": 1e300, "thread": True}, "not 1e+300".replace("+", r"\+")),
         ({"thread": True}, "after_seconds"),
         ({"thread": True, "after_operations": 5}, "after_seconds"),
     ],
@@ -403,3 +404,8 @@ def test_a_policy_is_given_to_the_pool(provider: LadderedProvider) -> None:
             pool.free(start)
     pool.close()
     assert not provider.live
+
+
+def test_what_is_no_policy_at_all(provider: LadderedProvider) -> None:
+    with pytest.raises(InvalidArgument, match="not 5"):
+        Pool(provider, idle=5)  # type: ignore[arg-type]

@@ -200,3 +200,8 @@ def test_growth_that_makes_no_sense() -> None:
     for arguments in ((0, 1), (2, 1), (1, 1, 0)):
         with pytest.raises(InvalidArgument):
             Growth(*arguments)
+
+
+def test_what_cannot_be_called_is_no_callback(provider):
+    with Pool(provider) as pool, pytest.raises(InvalidArgument, match="5 takes nothing"):
+        pool.on_out_of_memory(5)

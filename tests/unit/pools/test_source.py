@@ -84,3 +84,21 @@ def test_neighbours() -> None:
 def test_a_provider_without_a_driver_is_its_own() -> None:
     assert source_of(FakeProvider(device=3)) == ("fake", 3, "device")
     assert source_of(Device(0).provider("cuda", "managed")) == ("cuda", DEVICE, "managed")
+
+
+def test_a_pool_that_is_still_being_made_is_no_neighbour() -> None:
+    device = Device(8 * MIB)
+    half_made = []
+
+    class Careless(Pool):
+        def __init__(self, provider: Provider) -> None:
+            super().__init__(provider)
+            half_made.append(self)
+            raise RuntimeError("not made")
+
+    with pytest.raises(RuntimeError):
+        Careless(device.provider())
+    assert neighbours(device.provider()) == []
+    made = Pool(device.provider())
+    assert neighbours(device.provider()) == [made]
+    assert len(half_made) == 1  # it is still there, and nobody asks it

@@ -356,9 +356,11 @@ def test_every_changed_byte_of_a_handle_is_an_ipc_error(shared):
     importer.close()
 
 
-def test_only_whole_committed_pieces_are_exported(shared):
+def test_only_whole_pages_of_committed_pieces_are_exported(shared):
     ptr = shared.alloc(2 * PAGE)
-    for address, size in ((ptr, PAGE), (ptr + PAGE, PAGE), (ptr, 3 * PAGE)):
+    for address, size in ((ptr, PAGE), (ptr + PAGE, PAGE)):
+        shared.ipc_release(shared.ipc_export(address, size))
+    for address, size in ((ptr, PAGE - 1), (ptr + 1, PAGE), (ptr, 3 * PAGE), (ptr, 0)):
         with pytest.raises(InvalidArgument, match="no piece"):
             shared.ipc_export(address, size)
     shared.decommit(ptr, 2 * PAGE)
