@@ -143,8 +143,13 @@ class Backing:
             with contextlib.suppress(UmfpyError):
                 self._mapper.drop(fresh)
             # What even that could not take away is there, and known to be.
-            self._table.add(chunk for chunk in fresh if chunk.handle)
+            stuck = [chunk for chunk in fresh if chunk.handle]
+            for chunk in stuck:
+                chunk.stuck = True
+            self._table.add(stuck)
             raise
+        for chunk in there:
+            chunk.stuck = False
         self._table.add(fresh)
 
     def move(self, sources: Sequence[tuple[int, int]], to: int, size: int) -> None:
@@ -153,6 +158,7 @@ class Backing:
         found = sum(chunk.size for chunk in chunks)
         if found != size:
             raise InvalidArgument(f"the sources have {found} bytes of memory; {size} are wanted")
+        self._withdraw([chunk for chunk in self.within(to, size) if chunk.stuck])
         if self.within(to, size):
             raise InvalidArgument(f"there is memory at {to:#x} already: decommit it first")
         self._wait()
@@ -181,7 +187,16 @@ class Backing:
 
     def check_cut(self, at: int) -> None:
         """Raise InvalidArgument if an address lies inside a chunk."""
+        chunk = self._table.around_cut(at)
+        if chunk is not None and chunk.stuck:
+            self._withdraw([chunk])
         self._table.check_cut(at)
+
+    def _withdraw(self, stuck: Sequence[Chunk]) -> None:
+        """Take away what a commit that failed left behind."""
+        if stuck:
+            self._mapper.drop(stuck)
+            self._table.remove(stuck)
 
     def reservation(self, ptr: int) -> int:
         """Return the base of the reservation that an address is in."""

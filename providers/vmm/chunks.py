@@ -16,8 +16,9 @@ class Chunk:
     """A range of addresses and the physical memory behind it.
 
     ``mapped`` says whether it is really there, ``hidden`` that nobody may access it, ``unclean``
-    that it has yet to be cleared, ``exported`` that it must not serve anybody else afterwards;
-    ``exporting`` counts the threads that are about to export it.
+    that it has yet to be cleared, ``exported`` that it must not serve anybody else afterwards,
+    ``stuck`` that a commit that failed could not take it away again; ``exporting`` counts the
+    threads that are about to export it.
     """
 
     ptr: int
@@ -27,6 +28,7 @@ class Chunk:
     hidden: bool = True
     unclean: bool = False
     exported: bool = False
+    stuck: bool = False
     exporting: int = 0
 
     @property
@@ -141,6 +143,12 @@ class ChunkTable:
         if found and found[-1].end > ptr + size:
             found.pop()
         return found
+
+    def around_cut(self, at: int) -> Chunk | None:
+        """Return the chunk that an address lies inside, if any."""
+        with self._lock:
+            found = self._chunks.last_before(at)
+        return found[1] if found is not None and found[1].end > at else None
 
     def check_cut(self, at: int) -> None:
         """Raise InvalidArgument if an address lies inside a chunk, with its boundaries."""

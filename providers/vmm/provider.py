@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
-from umfpy.errors import InvalidArgument, OutOfMemoryError
+from umfpy.errors import DriverError, InvalidArgument, OutOfMemoryError
 from umfpy.provider import Capability, ChunkInfo, Location
 from umfpy.providers.device import DeviceProvider
 from umfpy.providers.host.arguments import check_request, check_unit
@@ -245,14 +245,26 @@ class VmmProvider(DeviceProvider):
         InvalidArgument
             Not such pieces, or a chunk was exported: importers would see what comes there next.
         DriverError
-            The driver refused; nothing has changed.
+            The driver refused; nothing has changed.  If it refuses to put the memory back as
+            well, a source is as after `dalloc`: `commit` tries again.
         """
         ranges = [(ptr, self._length(length)) for ptr, length in sources]
-        with contextlib.ExitStack() as held:
-            for ptr, length in sources:
-                held.enter_context(self._pieces.changed(ptr, length, usable=False))
-            held.enter_context(self._pieces.changed(to, size, usable=True))
-            self._backing.move(ranges, to, self._length(size))
+        try:
+            with contextlib.ExitStack() as held:
+                for ptr, length in sources:
+                    held.enter_context(self._pieces.changed(ptr, length, usable=False))
+                held.enter_context(self._pieces.changed(to, size, usable=True))
+                self._backing.move(ranges, to, self._length(size))
+        except (DriverError, OutOfMemoryError):
+            self._note_lost(sources)
+            raise
+
+    def _note_lost(self, pieces: Sequence[tuple[int, int]]) -> None:
+        """Have pieces be as after `dalloc` whose memory the driver would not put back."""
+        for ptr, length in pieces:
+            if any(chunk.hidden for chunk in self._backing.within(ptr, self._length(length))):
+                with self._pieces.changed(ptr, length, usable=False):
+                    pass
 
     # Contents.
 

@@ -286,3 +286,44 @@ def test_a_pool_that_cannot_be_closed(emu: EmulatedCuda) -> None:
     assert pool.stats().extents == 0
     provider.close()
     assert emu.leaks() == {}
+
+
+def twice(emu: EmulatedCuda, first: tuple[str, int], second: tuple[str, int]) -> None:
+    """Have a call fail, and then the one that would undo what was done before it."""
+    for call, error in (first, second):
+        emu.fail(call, error=error)
+
+
+def test_memory_that_could_not_be_put_back_is_usable_again(
+    emu: EmulatedCuda, provider: CudaVmmProvider
+) -> None:
+    pool = Pool(provider)
+    hole, grows = pool.allocate(4 * MIB), pool.allocate(MIB)
+    hole.free()
+    twice(emu, ("cuMemMap", 2), ("cuMemSetAccess", 999))
+    with pytest.raises((DriverError, OutOfMemoryError)):
+        grows.resize(5 * MIB)
+    pool.check("full")
+    emu.clear_faults()
+    for size in (MIB - 999, 3 * MIB, 4 * MIB):
+        with pool.allocate(size) as block:
+            provider.copy(block.ptr, bytes(size), size)
+    grows.free()
+    pool.close()
+
+
+def test_memory_that_could_not_be_taken_away_again_is_not_in_the_way(
+    emu: EmulatedCuda, provider: CudaVmmProvider
+) -> None:
+    pool = Pool(provider)
+    twice(emu, ("cuMemSetAccess", 999), ("cuMemUnmap", 999))
+    with pytest.raises(DriverError):
+        pool.allocate(4 * MIB)
+    emu.clear_faults()
+    small, large = pool.allocate(390), pool.allocate(4 * MIB)
+    for block in (small, large):
+        provider.copy(block.ptr, bytes(block.size), block.size)
+    pool.check("full")
+    small.free()
+    large.free()
+    pool.close()

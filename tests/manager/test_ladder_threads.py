@@ -110,7 +110,7 @@ def test_limits_captures_and_layouts_beside_a_trim(split: Capability, streams: C
                 held.append(manager.reserve(chance.randrange(60 * KIB), stream=turn % 3))
             except OutOfMemoryError:
                 held.clear()
-            assert manager.memory_usage().bytes_reserved <= limit
+            assert manager.memory_usage().peak_bytes_reserved <= limit
             if len(held) > 3:
                 del held[chance.randrange(len(held))]
 

@@ -223,7 +223,11 @@ class CompositePool(ProviderPool):
     # Questions.
 
     def memory_usage(self) -> MemoryUsage:
-        """Return what is live and held, over all pools; O(pages)."""
+        """Return what is live and held, over all pools; O(pages).
+
+        The pools are read one after the other: what another thread moves between two of them
+        meanwhile may be in both sums or in neither.  The peaks are of single moments.
+        """
         return manager_usage(self.pool_usage(), self._holdings.totals)
 
     def pool_usage(self) -> list[PoolUsage]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import weakref
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
@@ -53,6 +54,8 @@ class Holdings:
         self.pools: tuple[PagedPool, ...] = ()
         self._budget = budget
         self._thrifty = thrifty
+        self._claiming = threading.Lock()
+        self._claimed = 0  # bytes on their way to a pool's map
         if budget is not None:
             budget.join(self)
 
@@ -136,14 +139,21 @@ class Holdings:
 
     @contextmanager
     def _claim(self, size: int) -> Iterator[bool]:
+        """Set bytes aside, so that pools that grow at once keep to the limit together."""
         limit = self._limit()
-        if limit is not None and self.totals.reserved + size > limit:
-            yield False
-        elif self._budget is None:
-            yield True
-        else:
-            with self._budget.claim(size) as granted:
+        with self._claiming:
+            held = self.totals.reserved + self._claimed
+            granted = limit is None or held + size <= limit
+            self._claimed += size * granted
+        try:
+            if not granted or self._budget is None:
                 yield granted
+            else:
+                with self._budget.claim(size) as granted_by_all:
+                    yield granted_by_all
+        finally:
+            with self._claiming:
+                self._claimed -= size * granted
 
     # Shrinking.
 

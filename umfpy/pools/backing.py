@@ -8,7 +8,7 @@ from itertools import chain
 from typing import TYPE_CHECKING
 
 from umfpy.core.extents import HIDDEN, SAFE, UNBACKED, innermost
-from umfpy.errors import InvalidArgument
+from umfpy.errors import DriverError, InvalidArgument, OutOfMemoryError
 from umfpy.pools.claims import Claim
 from umfpy.pools.release import withdraw_export
 from umfpy.provider import Capability
@@ -85,8 +85,13 @@ class Backing:
             self._wait_for(*sources)
             for claim in (here, *sources):
                 self._cuts.isolate(claim.start, claim.size)
-            if not self._moved([(source.start, source.size) for source in sources], start, size):
-                return False
+            try:
+                if not self._moved([(s.start, s.size) for s in sources], start, size):
+                    return False
+            except (DriverError, OutOfMemoryError):
+                for source in sources:
+                    self._make_sure(source)
+                raise
             here.become(SAFE)
             self._cuts.note(start, usable=True)
             for source in sources:
@@ -114,6 +119,17 @@ class Backing:
             claim.become(UNBACKED)
             self._cuts.mark(chunk.ptr, chunk.size, usable=False)
         return True
+
+    def _make_sure(self, claim: Claim) -> None:
+        """Have memory be hidden that a driver which failed twice has not put back.
+
+        Where it did, `commit` does nothing.
+        """
+        try:
+            self._provider.commit(claim.start, claim.size)
+        except (DriverError, OutOfMemoryError):
+            claim.become(HIDDEN)
+            self._cuts.note(claim.start, usable=False)
 
     def _wait_for(self, *claims: Claim) -> None:
         """Have the device done with what was freed before it was claimed."""
