@@ -160,3 +160,19 @@ def agree(pool: ProviderPool, provider: LadderedProvider) -> None:
     now = pool.stats()
     assert now.reserved_bytes == provider.held
     assert now.reserved_bytes + now.unbacked_bytes == provider.live_bytes
+
+
+def end(pool: ProviderPool, provider: LadderedProvider) -> None:
+    """Free what is live, close the pool, and see that everything is back."""
+    agree(pool, provider)
+    for start, _, used, _ in pool.map.blocks():
+        if used:
+            pool.free(start)
+    pool.close()
+    agree(pool, provider)
+    assert not provider.live
+
+
+def states(pool: ProviderPool) -> list[tuple[int, int]]:
+    """Return (KiB, state) of each free block, by address."""
+    return [(span >> 10, tag) for _, span, used, tag in pool.map.blocks() if not used]

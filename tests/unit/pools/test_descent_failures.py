@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.fakes.laddered import RUNGS, LadderedProvider, agree
+from tests.fakes.laddered import RUNGS, LadderedProvider, agree, end, states
 from tests.fakes.provider import FakeFailure
 from umfpy import Capability, DriverError, Growth, Pool
 from umfpy.core.extents import HIDDEN, LEAVING, RETIRING, SAFE, UNBACKED
@@ -107,21 +107,6 @@ def pool(provider: LadderedProvider) -> Iterator[Pool]:
     made = Pool(provider, growth=GROWTH)
     yield made
     end(made, provider)
-
-
-def end(pool: Pool, provider: LadderedProvider) -> None:
-    agree(pool, provider)
-    for start, _, used, _ in pool.map.blocks():
-        if used:
-            pool.free(start)
-    pool.close()
-    agree(pool, provider)
-    assert not provider.live
-
-
-def states(pool: Pool) -> list[tuple[int, int]]:
-    """(KiB, state) of each free block, by address."""
-    return [(span // KIB, tag) for _, span, used, tag in pool.map.blocks() if not used]
 
 
 def scattered(pool: Pool) -> list[int]:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.fakes.laddered import RUNGS, LadderedProvider, agree
+from tests.fakes.laddered import RUNGS, LadderedProvider, agree, end, states
 from tests.fakes.ladders import KINDS, LOWERING, pattern, provider_of, read, write
 from tests.fakes.pictures import picture
 from tests.fakes.provider import FakeFailure, FakeProvider
@@ -41,21 +41,6 @@ def pool(provider: LadderedProvider) -> Iterator[Pool]:
     made = Pool(provider, growth=GROWTH)
     yield made
     end(made, provider)
-
-
-def end(pool: Pool, provider: LadderedProvider) -> None:
-    agree(pool, provider)
-    for start, _, used, _ in pool.map.blocks():
-        if used:
-            pool.free(start)
-    pool.close()
-    agree(pool, provider)
-    assert not provider.live
-
-
-def states(pool: Pool) -> list[tuple[int, int]]:
-    """(KiB, state) of each free block, by address."""
-    return [(span // KIB, tag) for _, span, used, tag in pool.map.blocks() if not used]
 
 
 # Coming back, over every provider that has rungs.

@@ -9,7 +9,7 @@ from itertools import pairwise
 import pytest
 
 from tests.fakes.apart import UNIT, ApartProvider
-from tests.fakes.laddered import agree
+from tests.fakes.laddered import agree, end
 from tests.fakes.pictures import picture
 from tests.fakes.provider import FakeFailure
 from umfpy import (
@@ -38,16 +38,6 @@ def pool(provider: ApartProvider) -> Iterator[Pool]:
     made = Pool(provider)
     yield made
     end(made, provider)
-
-
-def end(pool: Pool, provider: ApartProvider) -> None:
-    agree(pool, provider)
-    for start, _, used, _ in pool.map.blocks():
-        if used:
-            pool.free(start)
-    pool.close()
-    agree(pool, provider)
-    assert not provider.live
 
 
 # Which pool it is.
