@@ -328,3 +328,15 @@ def test_what_had_to_wait_may_fail_and_the_pins_are_there() -> None:
         if getattr(pool, "manager", None) is other:
             pool.close()
     assert not provider.live
+
+
+def test_what_is_pinned_counts_in_the_peaks(make: Make) -> None:
+    manager = make("sub_slices")
+    with manager.capturing_memory() as pins:
+        manager.reserve(5000).release()
+        kept = [manager.reserve(size) for size in (100, 200)]
+    now = manager.memory_usage()
+    assert (now.number_allocs, now.bytes_in_use) == (3, 5300)
+    assert (now.peak_number_allocs, now.peak_bytes_in_use) == (3, 5300)
+    del kept
+    pins.clear()

@@ -76,6 +76,7 @@ class Capturing:
                 return []
             self._server.mode, self.restore = self.restore, None
             pins = self._pins.end(manager)
+            self._holdings.totals.note()  # what was idle by now is live again
             window, self._holdings.window = self._holdings.window, None
             LOG.info("%s: capture ends with %d slices", self._holdings.name, len(pins))
         if window is not None:
