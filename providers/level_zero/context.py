@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 
-from umfpy.errors import InvalidArgument
+from umfpy.errors import InvalidArgument, UmfpyError
 from umfpy.providers.level_zero.driver import LevelZeroDriver
 from umfpy.providers.level_zero.structs import ze_context_desc_t
 
-_lock = threading.Lock()
+#: Reentrant: the garbage collector may drop a provider while this thread has the lock.
+_lock = threading.RLock()
 #: By driver: handle and how many hold it.  Memory of one context means nothing in another, so
 #: that copies between providers need them to have the same.
 _shared: dict[int, tuple[int, int]] = {}
+#: Contexts that were let go while their thread was at the table: it does that when it is through.
+_waiting: list[Context] = []
+_at_it = False
 
 
 class Context:
@@ -45,21 +51,42 @@ class Context:
             The driver refused; a later call tries again.
         """
         with _lock:
-            if not self._held:
+            if _at_it:
+                _waiting.append(self)
                 return
-            handle, holders = _shared[self._owner]
-            if holders == 1:
-                self._driver.call("zeContextDestroy", handle)
-                del _shared[self._owner]
-            else:
-                _shared[self._owner] = handle, holders - 1
-            self._held = False
+            with _at_the_table():
+                self._let_go()
+
+    def _let_go(self) -> None:
+        if not self._held:
+            return
+        handle, holders = _shared[self._owner]
+        if holders == 1:
+            self._driver.call("zeContextDestroy", handle)
+            del _shared[self._owner]
+        else:
+            _shared[self._owner] = handle, holders - 1
+        self._held = False
 
     def _acquire(self) -> int:
-        with _lock:
+        with _lock, _at_the_table():
             handle, holders = _shared.get(self._owner, (0, 0))
             if not holders:
                 description = ze_context_desc_t()
                 handle = self._driver.make("zeContextCreate", self._owner, description)
             _shared[self._owner] = handle, holders + 1
             return handle
+
+
+@contextmanager
+def _at_the_table() -> Iterator[None]:
+    """Read and write `_shared` with the lock, and let go afterwards what was let go meanwhile."""
+    global _at_it
+    _at_it = True
+    try:
+        yield
+        while _waiting:
+            with suppress(UmfpyError):  # it was dropped: nobody is there to be told
+                _waiting.pop()._let_go()
+    finally:
+        _at_it = False

@@ -58,7 +58,8 @@ class Window:
         return f"a capture is open ({self.mode.value}, of {self.manager!r})"
 
 
-_lock = threading.Lock()
+#: Reentrant: the garbage collector may drop a manager, see `after`, while this thread has the lock.
+_lock = threading.RLock()
 _windows: tuple[Window, ...] = ()  # replaced as a whole, so that it is read without the lock
 _later: dict[int, tuple[object, Callable[[], object]]] = {}  # by id
 
@@ -125,7 +126,7 @@ def refuse_growing(name: str, provider: Provider, size: int) -> None:
 def _forget() -> None:
     """In a forked child: the captures are the parent's, and so is whoever held the lock."""
     global _lock, _windows
-    _lock = threading.Lock()
+    _lock = threading.RLock()
     _windows = ()
     _later.clear()
 
