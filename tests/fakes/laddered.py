@@ -101,6 +101,8 @@ class LadderedProvider(FakeProvider):
     def commit(
         self, ptr: int, size: int, *, clear: bool = True, chunk_size: int | None = None
     ) -> None:
+        if (not clear or chunk_size) and Capability.RESERVE not in self.capabilities:
+            raise TypeError("commit() takes keywords only where there is RESERVE")
         self._record("commit", ptr, size)
         self._piece(ptr, size)
         self.usable.add(ptr)

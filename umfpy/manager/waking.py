@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from umfpy.core.extents import SAFE, UNBACKED
 from umfpy.errors import OutOfMemoryError, UmfpyError
+from umfpy.pools.backing import commit
 from umfpy.pools.claims import Claim
 
 if TYPE_CHECKING:
@@ -67,7 +68,7 @@ class Waking:
         try:
             for part, claim in zip(parts, claims, strict=True):
                 self._cuts.isolate(part.start, part.size)
-                self._provider.commit(part.start, part.size, clear=False)
+                commit(self._provider, part.start, part.size)
                 claim.become(SAFE)
                 self._cuts.note(part.start, usable=True)
                 done += 1

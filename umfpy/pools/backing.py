@@ -19,6 +19,14 @@ if TYPE_CHECKING:
     from umfpy.provider import ChunkInfo, Provider
 
 
+def commit(provider: Provider, ptr: int, size: int, chunk_size: int | None = None) -> None:
+    """Make a piece usable: hidden contents are kept, others may be anything."""
+    if Capability.RESERVE in provider.capabilities:
+        provider.commit(ptr, size, clear=False, chunk_size=chunk_size)
+    else:
+        provider.commit(ptr, size)
+
+
 class Backing:
     """What makes free ranges of one pool usable.
 
@@ -34,15 +42,7 @@ class Backing:
 
     def show(self, start: int, size: int) -> bool:
         """Make hidden memory usable, contents kept."""
-        claim = Claim.take(self._map, start, size, HIDDEN)
-        if claim is None:
-            return False
-        with claim:
-            self._cuts.isolate(start, size)
-            self._provider.commit(start, size)
-            claim.become(SAFE)
-            self._cuts.mark(start, size, usable=True)
-        return True
+        return self._commit(start, size, HIDDEN)
 
     def back(self, start: int, size: int, chunk_size: int | None = None) -> bool:
         """Put new memory behind addresses, in chunks of that size; its contents are anything.
@@ -52,15 +52,15 @@ class Backing:
         OutOfMemoryError
             The provider has no more.
         """
-        claim = Claim.take(self._map, start, size, UNBACKED)
+        return self._commit(start, size, UNBACKED, chunk_size)
+
+    def _commit(self, start: int, size: int, state: int, chunk_size: int | None = None) -> bool:
+        claim = Claim.take(self._map, start, size, state)
         if claim is None:
             return False
         with claim:
             self._cuts.isolate(start, size)
-            if Capability.RESERVE in self._provider.capabilities:
-                self._provider.commit(start, size, clear=False, chunk_size=chunk_size)
-            else:
-                self._provider.commit(start, size)
+            commit(self._provider, start, size, chunk_size)
             claim.become(SAFE)
             self._cuts.mark(start, size, usable=True)
         return True

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from umfpy.core.extents import HIDDEN, SAFE, UNBACKED, innermost
 from umfpy.errors import OutOfMemoryError
+from umfpy.pools.backing import commit
 from umfpy.pools.claims import Claim
 from umfpy.pools.departure import bounds
 
@@ -48,7 +49,7 @@ def _wake(slab: Extent, state: int, cuts: CutExtents, admit: Callable[[int], Non
     with claim:
         if state == UNBACKED:
             admit(claim.size)
-        slab.provider.commit(slab.base, slab.size, clear=False)
+        commit(slab.provider, slab.base, slab.size)
         claim.become(SAFE)
         cuts.mark(slab.base, slab.size, usable=True)
     return True
