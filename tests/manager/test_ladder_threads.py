@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import random
-import threading
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from tests.fakes.beside import run_all
 from tests.fakes.laddered import RUNGS as LADDER
 from tests.fakes.laddered import LadderedProvider
 from tests.fakes.ladders import provider_of, read, write
@@ -40,27 +39,6 @@ def use(manager: MemoryManager, provider: Provider, seed: int) -> None:
             drop(chance.randrange(len(held)))
     while held:
         drop(0)
-
-
-def run_all(*bodies: Callable[[], None]) -> None:
-    """Run each in a thread of its own; raise what the first of them raised."""
-    failures: list[BaseException] = []
-    start = threading.Barrier(len(bodies))
-
-    def guarded(body: Callable[[], None]) -> None:
-        start.wait()
-        try:
-            body()
-        except BaseException as error:  # noqa: BLE001 - raised below, in the test's thread
-            failures.append(error)
-
-    threads = [threading.Thread(target=guarded, args=(body,)) for body in bodies]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    if failures:
-        raise failures[0]
 
 
 @pytest.mark.parametrize("shape", ["sliced", "sliced, uneven", "exclusive", "persistent"])

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import random
 import threading
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from tests.fakes.beside import run_all
 from tests.fakes.laddered import LadderedProvider, agree
 from tests.fakes.ladders import LOWERING, pattern, provider_of, read, write
 from umfpy import Growth, Idle, OutOfMemoryError, Pool, Provider, SlabPool
@@ -36,27 +36,6 @@ def use(pool: ProviderPool, provider: Provider, seed: int) -> None:
     for ptr, size in held:
         assert read(provider, ptr, size) == pattern(ptr + seed, size)
         pool.free(ptr)
-
-
-def run_all(*bodies: Callable[[], None]) -> None:
-    """Run each in a thread of its own; raise what the first of them raised."""
-    failures: list[BaseException] = []
-    start = threading.Barrier(len(bodies))
-
-    def guarded(body: Callable[[], None]) -> None:
-        start.wait()
-        try:
-            body()
-        except BaseException as error:  # noqa: BLE001 - raised below, in the test's thread
-            failures.append(error)
-
-    threads = [threading.Thread(target=guarded, args=(body,)) for body in bodies]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    if failures:
-        raise failures[0]
 
 
 @pytest.mark.parametrize("shape", [Pool, SlabPool])
