@@ -12,6 +12,7 @@ from umfpy.core.pages import Totals
 from umfpy.errors import OutOfMemoryError
 from umfpy.manager import captures
 from umfpy.pools.rungs import Trimmed, brought_back, together
+from umfpy.pools.shortage import can_ever_hold
 from umfpy.pools.source import neighbours
 from umfpy.provider import Capability
 from umfpy.units import format_size
@@ -191,17 +192,13 @@ class Holdings:
         Asks the manager's own pools, the others of its budget, then all of the source; nobody for
         more than manager or device can ever have.  Called without the lock of any pool.
         """
-        if self.frozen or not self._can_ever_hold(size):
+        if self.frozen or not can_ever_hold(self.provider, self._most(), size):
             return False
         went = [self.trim()]
         if self._budget is not None:
             went += [other.trim() for other in self._budget.members() if other is not self]
         went += [pool.trim() for pool in neighbours(self.provider, (self._manager(), *self.pools))]
         return brought_back(together(went))
-
-    def _can_ever_hold(self, size: int) -> bool:
-        info = self.provider.memory_info()
-        return size <= self._most() and (info is None or size <= info[1])
 
     def out_of_memory(self, size: int, pool: PagedPool) -> OutOfMemoryError:
         """Return the error for a request of `size` bytes that nothing could be found for."""

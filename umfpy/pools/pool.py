@@ -13,7 +13,7 @@ from umfpy.pools.idle import Idle
 from umfpy.pools.nested import as_provider
 from umfpy.pools.release import take_extent
 from umfpy.pools.rungs import brought_back
-from umfpy.pools.source import neighbours
+from umfpy.pools.shortage import ask_neighbours, can_ever_hold, out_of_memory
 from umfpy.pools.supply import Supply
 from umfpy.pools.virtual import VirtualSupply
 from umfpy.pools.virtual_growth import VirtualGrowth
@@ -106,7 +106,7 @@ class Pool(ProviderPool):
 
     def _obtain(self, size: int, alignment: int, stream: int, index: bool) -> int:
         self._idle_tick()
-        if self._can_ever_hold(size):
+        if can_ever_hold(self.provider, self.limit_bytes, size):
             block = self._take_or_grow(size, alignment, stream, index)
             if block is not None:
                 return block
@@ -118,12 +118,6 @@ class Pool(ProviderPool):
                     if block is not None:
                         return block
         raise self._out_of_memory(size)
-
-    def _can_ever_hold(self, size: int) -> bool:
-        """Whether giving anything up could help: a request beyond the device costs nobody else."""
-        info = self.provider.memory_info()
-        bounds = [1 << 62, self.limit_bytes, info[1] if info else None]
-        return all(size <= bound for bound in bounds if bound is not None)
 
     def _take_or_grow(self, size: int, alignment: int, stream: int, index: bool) -> int | None:
         """Return a used block, with new memory if need be; None if there is no more.
@@ -208,8 +202,7 @@ class Pool(ProviderPool):
         """What may bring memory back, the cheapest first; each says whether it did."""
         yield self._wait_for_streams
         yield lambda: brought_back(self._trim(wait=True))
-        for pool in neighbours(self.provider, (self,)):
-            yield partial(_trim_other, pool)
+        yield from ask_neighbours(self.provider, (self,))
         for callback in self._callbacks:
             yield partial(callback, size)
 
@@ -221,30 +214,13 @@ class Pool(ProviderPool):
 
     def _out_of_memory(self, size: int) -> OutOfMemoryError:
         now = self.stats()
-        info = self.provider.memory_info()
-        lines = [
-            f"pool {self.name!r} has no {format_size(size)} ({size} bytes) left",
-            f"live {format_size(now.used_bytes)} in {now.live_allocations} allocations, "
-            f"held {format_size(now.reserved_bytes)} in {now.extents} extents, "
-            f"largest free block {format_size(now.largest_free_bytes)}",
-        ]
-        if info is not None:
-            lines.append(f"device: {format_size(info[0])} of {format_size(info[1])} free")
-        if self.limit_bytes is not None:
-            lines.append(f"limit_bytes is {format_size(self.limit_bytes)}: raise it if you can")
-        lines.append(
-            "free or drop allocations"
-            + ("; enough is free in all, but not in one piece" if now.free_bytes >= size else "")
+        held = (
+            f" in {now.extents} extents, largest free block {format_size(now.largest_free_bytes)}"
         )
-        return OutOfMemoryError(
-            "; ".join(lines),
-            requested=size,
-            used=now.used_bytes,
-            reserved=now.reserved_bytes,
-            limit=self.limit_bytes,
-            largest_free=now.largest_free_bytes,
-            provider=self.provider.name,
-        )
+        remedy = "free or drop allocations"
+        if now.free_bytes >= size:
+            remedy += "; enough is free in all, but not in one piece"
+        return out_of_memory(self, now, size, held=held, remedy=remedy)
 
 
 def _choose_growth(
@@ -269,7 +245,3 @@ def _choose_growth(
             f"growth must be a {wanted.__name__} with virtual={virtual}, not {growth!r}"
         )
     return growth
-
-
-def _trim_other(pool: ProviderPool) -> bool:
-    return brought_back(pool.trim())
