@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import ctypes
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 from umfpy.errors import InvalidArgument, NotSupported, OutOfMemoryError, UmfpyError
@@ -108,23 +109,29 @@ class MappedProvider(HostAccess):
         pages = self._backing.pages
         if size >= pages.recommended:
             alignment = max(alignment, pages.recommended)
+        with self._coming(size, "allocate"):
+            length = round_up(size, pages.size)
+            ptr, offset = self._backing.map(length, alignment)
+            self._backed.add(ptr, length)
+            self._pieces.add(ptr, Piece(size, offset))
+        return ptr
+
+    @contextmanager
+    def _coming(self, size: int, verb: str) -> Iterator[None]:
+        """Count one more piece while the body makes it; a lack of memory says of what."""
         try:
             with self._pieces.coming():
                 self._check_open()
-                length = round_up(size, pages.size)
-                ptr, offset = self._backing.map(length, alignment)
-                self._backed.add(ptr, length)
-                self._pieces.add(ptr, Piece(size, offset))
+                yield
         except OutOfMemoryError as error:
             raise OutOfMemoryError(
-                f"{self.name} cannot allocate {size} bytes ({format_size(size)}): {error}",
+                f"{self.name} cannot {verb} {size} bytes ({format_size(size)}): {error}",
                 requested=size,
                 provider=self.name,
             ) from error
         finally:
             if self._closed:
                 self._release_if_unused()
-        return ptr
 
     def free(self, ptr: int, size: int) -> None:
         """Give a piece back, addresses and backing: munmap(2).

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterator, Sequence
 
-from umfpy.errors import InvalidArgument, OutOfMemoryError, UmfpyError
+from umfpy.errors import InvalidArgument, UmfpyError
 from umfpy.provider import Capability, ChunkInfo
 from umfpy.providers.host.arguments import check_request, round_up
 from umfpy.providers.host.mapped import MappedProvider
@@ -13,7 +13,6 @@ from umfpy.providers.host.mapping import AnonymousBacking
 from umfpy.providers.host.pieces import Piece
 from umfpy.providers.host.range_set import Range
 from umfpy.providers.host.system import PROT_NONE, PROT_READ_WRITE
-from umfpy.units import format_size
 
 #: `chunks` cuts at addresses that are multiples of this: what a huge page of x86-64 and of
 #: AArch64 with pages of 4 KiB has (Linux, Documentation/admin-guide/mm/transhuge.rst), so that
@@ -39,20 +38,9 @@ class ReservingProvider(MappedProvider):
         backing = self._anonymous()
         size, alignment = check_request(size, alignment, self.name)
         length = round_up(size, backing.pages.size)
-        try:
-            with self._pieces.coming():
-                self._check_open()
-                ptr = backing.reserve(length, max(alignment, backing.pages.recommended))
-                self._pieces.add(ptr, Piece(size, ptr, usable=False))
-        except OutOfMemoryError as error:
-            raise OutOfMemoryError(
-                f"{self.name} cannot reserve {size} bytes ({format_size(size)}): {error}",
-                requested=size,
-                provider=self.name,
-            ) from error
-        finally:
-            if self._closed:
-                self._release_if_unused()
+        with self._coming(size, "reserve"):
+            ptr = backing.reserve(length, max(alignment, backing.pages.recommended))
+            self._pieces.add(ptr, Piece(size, ptr, usable=False))
         return ptr
 
     def chunks(self, ptr: int, size: int) -> list[ChunkInfo]:

@@ -309,15 +309,18 @@ class ProviderPool(BasePool, metaclass=_EnteredWhenMade):
             self.map.shut()
             # What callers without the GIL freed before that did not see the pool closed.
             self._give_all()
+        if not closed_before:
+            self._warn_of_live()
+
+    def _warn_of_live(self) -> None:
+        """Tell whoever closes the pool what is live in it."""
         left = self.stats()
-        if closed_before:
-            return
         if left.live_allocations:
             warnings.warn(
                 f"pool {self.name!r} was closed with {left.live_allocations} live allocations of "
                 f"{left.requested_bytes} bytes; {left.reserved_bytes} bytes stay held for them",
                 ResourceWarning,
-                stacklevel=2,
+                stacklevel=3,
             )
 
     def _drain(self) -> None:

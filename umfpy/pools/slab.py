@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import warnings
 from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, NoReturn, SupportsIndex, TypeVar
@@ -334,14 +333,8 @@ class SlabPool(ProviderPool):
             for bucket in list(self._buckets.values()):
                 bucket.retire()
             self._large.map.shut()
-        left = self.stats()
-        if left.live_allocations and not closed_before:
-            warnings.warn(
-                f"pool {self.name!r} was closed with {left.live_allocations} live allocations of "
-                f"{left.requested_bytes} bytes; {left.reserved_bytes} bytes stay held for them",
-                ResourceWarning,
-                stacklevel=2,
-            )
+        if not closed_before:
+            self._warn_of_live()
 
     def __del__(self) -> None:
         # The buckets close themselves, each when its last allocation is gone.
