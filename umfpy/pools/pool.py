@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from functools import partial
 
 from umfpy.core.extents import SAFE
@@ -14,6 +15,7 @@ from umfpy.pools.nested import as_provider
 from umfpy.pools.release import take_extent
 from umfpy.pools.rungs import brought_back
 from umfpy.pools.shortage import ask_neighbours, can_ever_hold, out_of_memory
+from umfpy.pools.stats import PoolStats
 from umfpy.pools.supply import Supply
 from umfpy.pools.virtual import VirtualSupply
 from umfpy.pools.virtual_growth import VirtualGrowth
@@ -91,6 +93,10 @@ class Pool(ProviderPool):
         """Whether the pool manages addresses and memory apart."""
         return self._growth is None
 
+    def stats(self) -> PoolStats:
+        now = super().stats()
+        return replace(now, provider_allocs=now.provider_allocs + self._supply.entered)
+
     def on_out_of_memory(self, callback: OutOfMemoryCallback) -> None:
         """Have `callback(missing_bytes)` asked before OutOfMemoryError is raised.
 
@@ -141,13 +147,7 @@ class Pool(ProviderPool):
         """Whether free memory that was not usable is by now."""
         now = self.map.counters()
         asleep = self.virtual or now["hidden"] or now["unbacked"]
-        if not asleep:
-            return False
-        before = self._supply.entered
-        try:
-            return self._supply.supply(size, alignment, self.limit_bytes)
-        finally:
-            self._provider_allocs += self._supply.entered - before
+        return bool(asleep) and self._supply.supply(size, alignment, self.limit_bytes)
 
     def _extend(self, end: int, missing: int, stream: int) -> bool:
         with self._growing:
