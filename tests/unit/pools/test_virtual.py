@@ -23,6 +23,7 @@ from umfpy import (
 )
 from umfpy.core.extents import SAFE
 from umfpy.pools.rungs import RUNGS
+from umfpy.provider import ChunkInfo
 
 KIB, MIB = 1 << 10, 1 << 20
 
@@ -170,6 +171,34 @@ def test_the_device_without_streams_waits_for_nobody() -> None:
     assert provider.counts["synchronize"] == 0
     assert provider.counts["remap"] == 1
     end(pool, provider)
+
+
+def test_a_device_with_streams_is_waited_for_before_memory_moves(
+    pool: Pool, provider: ApartProvider
+) -> None:
+    """A stream may be at work on what it has freed, and `remap` need not wait for it."""
+    made = [pool.malloc(2 * UNIT) for _ in range(8)]
+    for ptr in made[::2]:
+        pool.free(ptr)
+    provider.calls.clear()
+
+    pool.malloc(8 * UNIT)
+
+    calls = [call[0] for call in provider.calls]
+    assert "synchronize" in calls[: calls.index("remap")]
+
+
+def test_a_device_with_streams_is_waited_for_before_memory_goes(
+    pool: Pool, provider: ApartProvider
+) -> None:
+    pool.free(pool.malloc(UNIT))
+    start, size = pool.map.free_ranges(SAFE)[0]
+    provider.calls.clear()
+
+    assert pool._supply._backing.drop(ChunkInfo(start, size))
+
+    calls = [call[0] for call in provider.calls]
+    assert "synchronize" in calls[: calls.index("decommit")]
 
 
 def test_memory_moves_before_any_is_taken(pool: Pool, provider: ApartProvider) -> None:
