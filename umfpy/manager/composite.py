@@ -60,7 +60,6 @@ class CompositePool(ProviderPool):
         limit_bytes: int | str | None = None,
         thrifty: bool = True,
     ) -> None:
-        # Before the base, which closes what was begun: a bad argument must leave nothing behind.
         chosen = MemoryConfiguration.of(configuration)
         persistence = read_choice(Persistence, persistent, "persistent")
         super().__init__(provider, name=name, limit_bytes=limit_bytes, direct=True)
@@ -194,7 +193,7 @@ class CompositePool(ProviderPool):
         self._finish(warn=True)
 
     def _finish(self, *, warn: bool) -> None:
-        if not hasattr(self, "_capturing") or self.map.foreign or self.closed:
+        if self.map.foreign or self.closed:
             return
         with self._installed.changing:
             self._capturing.end(self).clear()
@@ -211,7 +210,7 @@ class CompositePool(ProviderPool):
 
     def __del__(self) -> None:
         # Quietly: what was allocated without handles outlives the manager, as it does a pool.
-        if sys.is_finalizing():
+        if sys.is_finalizing() or not self._made:
             return
         try:
             self._finish(warn=False)
@@ -236,8 +235,6 @@ class CompositePool(ProviderPool):
 
     def stats(self) -> PoolStats:
         """Return the statistics of all pools as those of one."""
-        if not hasattr(self, "_capturing"):
-            return super().stats()
         return manager_stats([pool.stats() for pool in self._holdings.pools], self._holdings.totals)
 
     def reset_peaks(self) -> None:

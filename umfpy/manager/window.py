@@ -80,7 +80,7 @@ class WindowPool(HeldPool):
 
     def __del__(self) -> None:
         super().__del__()
-        if self._slices and not sys.is_finalizing():
+        if self._made and self._slices and not sys.is_finalizing():
             # What was got as an address and never freed may be in use: it stays, as does what
             # any pool gave out, for the rest of the process.
             ctypes.pythonapi.Py_IncRef(ctypes.py_object(self._slices))

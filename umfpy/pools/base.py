@@ -27,10 +27,11 @@ Self = TypeVar("Self", bound="ProviderPool")
 
 
 class _EnteredWhenMade(type):
-    """Has a pool asked for memory by its neighbours only once its `__init__` is through."""
+    """Has a pool asked for memory, and closed when dropped, only once its `__init__` is through."""
 
     def __call__(cls, *args: Any, **kwargs: Any) -> Any:
         pool = super().__call__(*args, **kwargs)
+        pool._made = True
         enter_pool(pool)
         return pool
 
@@ -38,6 +39,7 @@ class _EnteredWhenMade(type):
 class ProviderPool(BasePool, metaclass=_EnteredWhenMade):
     """A pool that takes extents from a provider and can give them back."""
 
+    _made = False  #: Whether `__init__` is through.
     #: Whether an extent goes down a rung as a whole or not at all.
     _lowers_whole = False
 
@@ -345,7 +347,7 @@ class ProviderPool(BasePool, metaclass=_EnteredWhenMade):
 
     def __del__(self) -> None:
         # At interpreter exit the driver may be gone already; the system takes the memory back.
-        if sys.is_finalizing() or not hasattr(self, "_limit_bytes"):
+        if sys.is_finalizing() or not (self._made or self._has_extents()):
             return
         try:
             self.close()
@@ -353,6 +355,11 @@ class ProviderPool(BasePool, metaclass=_EnteredWhenMade):
             warnings.warn(
                 f"pool {self.name!r} could not be closed: {error}", ResourceWarning, stacklevel=2
             )
+
+    def _has_extents(self) -> bool:
+        # Even one that was never made may: a subclass can fail after it has allocated.  What our
+        # own `__init__` did not get through has none, and may lack what `close` needs.
+        return self.map is not None and bool(self.map.counters()["extents"])
 
     def __reduce__(self) -> NoReturn:
         refuse_copy(self)

@@ -325,7 +325,7 @@ class SlabPool(ProviderPool):
         Live allocations stay valid.  A ResourceWarning reports them, and each slab goes back with
         the last allocation in it.  Raises what the provider does; closing again tries again.
         """
-        if self.map.foreign or not hasattr(self, "_large"):
+        if self.map.foreign:
             return
         closed_before = self.closed
         self.map.shut()
