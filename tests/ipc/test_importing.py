@@ -10,10 +10,19 @@ import threading
 import warnings
 
 import pytest
+from cuda.bindings.driver import CUresult
 from ipc_support import CountingHost, FakeImporter, Peer, fake_handle
 
 import umfpy.ipc
-from umfpy import DriverError, InvalidArgument, IpcError, NotSupported, Pool, StaleHandle
+from umfpy import (
+    DriverError,
+    InvalidArgument,
+    IpcError,
+    NotSupported,
+    OutOfMemoryError,
+    Pool,
+    StaleHandle,
+)
 from umfpy.ipc import (
     IpcHandle,
     cache_info,
@@ -142,6 +151,58 @@ def test_a_failed_open_leaves_nothing_and_is_tried_again(fake):
     fake.fail = None
     with open_ipc(handle, provider=fake):
         assert fake.count("open") == 1
+
+
+class Crowded(FakeImporter):
+    """Refuses to open anything while something is open."""
+
+    def __init__(self, refusal):
+        super().__init__()
+        self.refusal = refusal
+
+    def ipc_open(self, payload, descriptors=()):
+        if self.open_at:
+            raise self.refusal
+        return super().ipc_open(payload, descriptors)
+
+
+@pytest.mark.parametrize(
+    "refusal",
+    [
+        DriverError("openMemory", 208, "ALREADY_MAPPED", "there is memory already"),
+        IpcError("there is memory already"),
+        OutOfMemoryError("no addresses are left"),
+    ],
+    ids=lambda refusal: type(refusal).__name__,
+)
+def test_idle_roots_are_closed_where_the_driver_opens_no_other(refusal):
+    crowded = Crowded(refusal)
+    open_ipc(fake_handle(b"old"), provider=crowded).close()
+    with open_ipc(fake_handle(b"new"), provider=crowded):
+        assert crowded.log == [("open", b"old"), ("close", b"old"), ("open", b"new")]
+        with pytest.raises((IpcError, OutOfMemoryError), match=r"memory already|no addresses"):
+            open_ipc(fake_handle(b"other"), provider=crowded)
+        assert (cache_info().used, cache_info().idle) == (1, 0)
+
+
+@pytest.mark.refuses("cuMemPoolImportPointer", CUresult.CUDA_ERROR_INVALID_VALUE)
+@pytest.mark.parametrize("side", ["cuda_async"], indirect=True)
+def test_memory_where_an_idle_root_was_can_be_opened(side, peer):
+    """The driver has one place for what lies at one place of a pool."""
+    code = """
+pool = umfpy.ProxyPool(side.provider)
+a = pool.allocate(1 << 20)
+side.write(a.ptr, text)
+(a.ptr, bytes(export(a)))
+"""
+    first, data = peer(code, text=b"first")
+    open_ipc(data).close()
+    peer("a.free()")
+    second, data = peer(code, text=b"second")
+    assert first == second
+    with open_ipc(data) as mapping:
+        assert bytes(mapping.copy_to_host())[:6] == b"second"
+    peer("a.free()")
 
 
 def test_a_driver_that_does_not_close_is_quoted_and_the_root_forgotten(fake):

@@ -13,7 +13,7 @@ from collections import OrderedDict, deque
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from umfpy.errors import UmfpyError
+from umfpy.errors import IpcError, OutOfMemoryError, UmfpyError
 from umfpy.ipc.handle import IpcRoot
 from umfpy.provider import Provider
 
@@ -73,8 +73,9 @@ class RootCache:
     def acquire(self, provider: Provider, root: IpcRoot, opener: Opener) -> OpenRoot:
         """Return the root open, with one more user; `release` takes it back.
 
-        Of several threads one opens it, and the others wait for that.  What `opener` raises
-        leaves nothing behind; the next to come tries again.
+        Of several threads one opens it, and the others wait for that.  Where `opener` says that
+        it cannot, idle roots are closed and it is asked again.  What it raises then leaves
+        nothing behind; the next to come tries again.
         """
         with self._lock:
             entry = self._roots.setdefault((id(provider), root), OpenRoot(provider, root))
@@ -83,7 +84,7 @@ class RootCache:
         try:
             with entry.lock:
                 if entry.address is None:
-                    entry.address = opener()
+                    entry.address = self._open(opener)
                     self._opens += 1
         except BaseException:
             warn_unclosed(self.release(entry))
@@ -129,6 +130,21 @@ class RootCache:
     def abandon(self) -> None:
         """Do nothing any more: this is a forked child, and the roots are its parent's."""
         self._foreign = True
+
+    def _open(self, opener: Opener) -> int:
+        """Open a root, if need be without any idle one.
+
+        What they stand for may be gone, and this one at its place: drivers that have one address
+        for both refuse it for as long as the old one is open.  Or they take the room.
+        """
+        try:
+            return opener()
+        except (IpcError, OutOfMemoryError):
+            before = self._closes
+            warn_unclosed(self.clear())
+            if self._closes == before:
+                raise
+        return opener()
 
     def _settle(self) -> list[UmfpyError]:
         """Read the notes of what was released, and close idle roots beyond the limit."""

@@ -57,8 +57,9 @@ def open_ipc(
     A root is opened once, however many pieces of it are.  When the last mapping of it is closed
     it stays open for a while, so that opening another piece costs nothing: see
     `set_cache_limit`.  Nobody is asked then whether the exporter still has the memory; only a
-    root that has to be opened natively is checked by the driver.  An exporter that frees what
-    importers may open again has to tell them.  Any thread may call this.
+    root that has to be opened natively is checked by the driver.  If that opens none, roots without
+    a mapping are closed, and it is asked again.  An exporter that frees what importers may open
+    again has to tell them.  Any thread may call this.
     """
     if not isinstance(handle, IpcHandle):
         handle = IpcHandle.from_bytes(handle)
