@@ -11,6 +11,7 @@ from umfpy.core.pool import Allocation
 from umfpy.errors import (
     AlignmentError,
     CapacityExceeded,
+    CaptureWouldBreak,
     ConfigurationError,
     DriverError,
     DriverUnavailable,
@@ -76,6 +77,7 @@ __all__ = [
     "BucketStats",
     "Capability",
     "CapacityExceeded",
+    "CaptureWouldBreak",
     "CoarseProvider",
     "ConfigurationError",
     "CudaAsyncProvider",

@@ -4,7 +4,8 @@
 
     UmfpyError
     ├── InvalidArgument          also ValueError
-    │   └── AlignmentError
+    │   ├── AlignmentError
+    │   └── CaptureWouldBreak
     ├── NotSupported             also NotImplementedError
     ├── DriverUnavailable
     ├── DriverError              code, name, message, call
@@ -46,6 +47,10 @@ class InvalidArgument(UmfpyError, ValueError):
 
 class AlignmentError(InvalidArgument):
     """An alignment that is not a power of two, or that the source of memory cannot give."""
+
+
+class CaptureWouldBreak(InvalidArgument):
+    """What was asked would spoil a capture that is open; the driver was not called."""
 
 
 class NotSupported(UmfpyError, NotImplementedError):

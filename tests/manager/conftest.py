@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
+from tests.manager.device import Device
 from tests.manager.support import PROPERTIES
 from umfpy import CudaProvider, HostProvider, MemoryManager, Provider, emulate
 
@@ -46,3 +47,16 @@ def make(provider: Provider) -> Iterator[Make]:
         manager.cleanup(True)
         assert manager.memory_usage().bytes_reserved == 0, "a test drops its handles"
         manager.close()
+
+
+@pytest.fixture
+def gpu() -> Iterator[Device]:
+    pytest.importorskip("cuda.bindings.driver", reason="cuda-python is not installed")
+    leaks = emulate("cuda", memory="1GiB").leaks()
+    made = Device()
+    yield made
+    gc.collect()
+    assert made.emu.illegal_accesses == 0
+    assert made.emu.live() == made.before
+    made.close()
+    assert made.emu.leaks() == leaks

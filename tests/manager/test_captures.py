@@ -256,7 +256,7 @@ def test_a_forked_child_knows_nothing_of_captures() -> None:
         import os
         from tests.fakes.provider import FakeProvider
         from umfpy import Capability, MemoryManager
-        from umfpy.manager import captures
+        from umfpy.pools import captures
 
         provider = FakeProvider(capabilities=Capability.STREAMS)
         manager = MemoryManager(provider)

@@ -4,21 +4,15 @@ from __future__ import annotations
 
 import gc
 import threading
-from collections.abc import Iterator
-from typing import Any
 
 import pytest
 
-from tests.manager.support import KIB, MIB, exclusive, pattern, sliced
-from umfpy import CudaProvider, DriverError, InvalidArgument, MemoryManager, StaleHandle, emulate
+from tests.manager.device import LAYOUT, SIZE, Device
+from tests.manager.support import KIB, MIB, pattern
+from umfpy import DriverError, InvalidArgument, MemoryManager, StaleHandle
 from umfpy.manager import CaptureWouldBreak
 from umfpy.manager.captured_graph import CapturedGraph
-from umfpy.manager.cuda_calls import CudaCalls
 
-SIZE = 4 * KIB
-LAYOUT = [sliced(64 * KIB, max_slice_size=16 * KIB), exclusive(MIB)]
-PROPERTIES = {"max_page_size": MIB, "alignment": 512}
-NON_BLOCKING = 1
 STRICT = ("thread-local", "global")
 UNSUPPORTED, INVALIDATED = 900, 901
 
@@ -27,59 +21,6 @@ SPOILT = (
     pytest.mark.refuses("cuStreamSynchronize", UNSUPPORTED),
     pytest.mark.refuses("cuStreamEndCapture", INVALIDATED),
 )
-
-
-class Device:
-    """A device of the emulated driver, three streams, and what is made of them."""
-
-    def __init__(self) -> None:
-        self.emu = emulate("cuda", memory="1GiB")
-        self.call = CudaCalls()
-        self.provider = CudaProvider(0)
-        self.call("cuInit", 0)
-        self.call("cuCtxPushCurrent", self.call("cuDevicePrimaryCtxRetain", 0))
-        self.streams = [int(self.call("cuStreamCreate", NON_BLOCKING)) for _ in range(3)]
-        self.before = self.emu.live()
-
-    def manager(self, **options: Any) -> MemoryManager:
-        return MemoryManager(self.provider, LAYOUT, PROPERTIES, **options)
-
-    def write(self, ptr: int, data: bytes) -> None:
-        self.provider.copy(ptr, data, len(data))
-
-    def read(self, ptr: int, size: int = SIZE) -> bytes:
-        data = bytearray(size)
-        self.provider.copy(data, ptr, size)
-        return bytes(data)
-
-    def copy(self, to: int, source: int, stream: int, size: int = SIZE) -> None:
-        self.call("cuMemcpyDtoDAsync", to, source, size, stream)
-
-    def set(self, to: int, value: int, stream: int, size: int = SIZE) -> None:
-        self.call("cuMemsetD8Async", to, value, size, stream)
-
-    def wait(self, stream: int) -> None:
-        self.call("cuStreamSynchronize", stream)
-
-    def close(self) -> None:
-        for stream in self.streams:
-            self.call("cuStreamDestroy", stream)
-        self.call("cuCtxPopCurrent")
-        self.call("cuDevicePrimaryCtxRelease", 0)
-        self.provider.close()
-
-
-@pytest.fixture
-def gpu() -> Iterator[Device]:
-    pytest.importorskip("cuda.bindings.driver", reason="cuda-python is not installed")
-    leaks = emulate("cuda", memory="1GiB").leaks()
-    made = Device()
-    yield made
-    gc.collect()
-    assert made.emu.illegal_accesses == 0
-    assert made.emu.live() == made.before
-    made.close()
-    assert made.emu.leaks() == leaks
 
 
 class Surroundings:

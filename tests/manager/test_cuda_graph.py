@@ -82,6 +82,32 @@ def test_a_capture_pins_its_memory_until_the_graph_is_closed(
         graph.launch(7)
 
 
+@pytest.mark.parametrize("call", ["cuGraphExecDestroy", "cuGraphDestroy"])
+def test_a_graph_that_the_driver_does_not_destroy_is_closed_again(
+    calls: NotedCalls, manager: MemoryManager, call: str
+) -> None:
+    with manager.capture(7) as graph:
+        manager.reserve(1000).release()
+    place = manager.storage(graph.pins[0]).ptr
+    calls.refused.add(call)
+    with pytest.raises(DriverError, match=call):
+        graph.close()
+    runnable = call == "cuGraphExecDestroy"
+    assert manager.owns(place) == runnable, "as long as it can be launched"
+    if runnable:
+        graph.launch(7)
+    else:
+        with pytest.raises(StaleHandle, match="closed"):
+            graph.launch(7)
+    calls.refused.clear()
+    graph.close()
+    assert not manager.owns(place)
+    assert calls.made[-2:] == [call, "cuGraphDestroy"], "each was tried until it was done"
+    done = len(calls.made)
+    graph.close()
+    assert len(calls.made) == done
+
+
 @pytest.mark.parametrize(
     "call", ["cuStreamBeginCapture", "cuStreamEndCapture", "cuGraphInstantiate"]
 )

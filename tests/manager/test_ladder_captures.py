@@ -68,7 +68,7 @@ def test_pages_wake_where_the_driver_may_be_asked(rung: str, mode: str) -> None:
         handle.release()
         assert [call[0] for call in provider.calls[calls:]] == ["commit"], "nobody waits"
     else:
-        with pytest.raises(CaptureWouldBreak, match="no idle page for 32768 bytes"):
+        with pytest.raises(CaptureWouldBreak, match="nothing free for 32768 bytes"):
             manager.reserve(PAGE)
         assert len(provider.calls) == calls
         assert manager.memory_usage() == before

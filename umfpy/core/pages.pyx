@@ -25,6 +25,7 @@ from umfpy.core.extent_map cimport (
     lead_of,
     map_alloc,
     map_alloc_extent,
+    map_free,
     map_settle,
     map_tag,
     requested_of,
@@ -37,7 +38,7 @@ from umfpy.core.numbers cimport as_u64
 from umfpy.core.pool cimport Allocation, BasePool, as_stream
 from umfpy.core.registry cimport Extent
 
-from umfpy.errors import InvalidArgument
+from umfpy.errors import InvalidArgument, StaleHandle
 
 cdef enum:
     SCAN = 8  # pages of one size class that are compared for the lowest age
@@ -224,6 +225,33 @@ def grant(BasePool pool not None, uint32_t block, size, stream):
     lock_release(&pool.m.lock)
     allocation.live = True
     return allocation
+
+
+def free_block(BasePool pool not None, uint32_t block, uint32_t generation):
+    """Have a used block be free, and its extent stay: where that is for `detach`, but later.
+
+    Raises StaleHandle if the block is not the one of that generation, InvalidArgument if another
+    pool lives in it.
+    """
+    cdef Map* m = pool.m
+    cdef Extent extent = None
+    cdef bint live
+    cdef bint hosts = False
+    lock_enter(&m.lock)
+    live = is_used(m, block) and m.blocks[block].generation == generation
+    if live:
+        hosts = m.blocks[block].slack >> 31
+        extent = pool.map.extents.get(extent_of(m, block))
+        live = extent is not None and extent.registered  # else another thread is at it
+    if live and not hosts:
+        map_free(m, block, tag_of(m, block))
+    lock_release(&m.lock)
+    if not live:
+        raise StaleHandle(f"block {block} of pool {pool.name!r} was freed already")
+    if hosts:
+        raise InvalidArgument(
+            "the allocation holds the memory of another pool; close that pool first"
+        )
 
 
 # Questions.

@@ -6,13 +6,12 @@ and when they go.  ``umfpy.find``, IPC and statistics work on slices as on all m
 """
 
 from umfpy.core.handle import Binding, Handle
+from umfpy.errors import CaptureWouldBreak
 from umfpy.manager.budget import Budget
-from umfpy.manager.captures import CaptureMode
 from umfpy.manager.configuration import MemoryConfiguration, resolve
 from umfpy.manager.errors import (
     BufferTooBig,
     CapSmallerThanPage,
-    CaptureWouldBreak,
     EmptyPoolList,
     LayoutError,
     MalformedConfiguration,
@@ -29,6 +28,7 @@ from umfpy.manager.options import ExclusiveOptions, SlicedOptions
 from umfpy.manager.properties import MemoryProperties
 from umfpy.manager.storage import Storage
 from umfpy.manager.usage import MemoryUsage, PoolUsage
+from umfpy.pools.captures import CaptureMode
 
 __all__ = [
     "Binding",

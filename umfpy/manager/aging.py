@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager
 
 from umfpy.core.extents import Extent
 from umfpy.core.pages import idle_page
-from umfpy.manager import captures
 from umfpy.manager.asleep import any_asleep, idle_pages
 from umfpy.manager.held import HeldPool
 from umfpy.manager.holdings import Holdings
+from umfpy.pools import captures
 from umfpy.pools.departure import Departure, departures, departures_of
-from umfpy.pools.rungs import Trimmed
 
 #: How often a page is found idle before it goes, and the age of a new one.
 _OLD = 5
@@ -63,28 +62,9 @@ class AgingPool(HeldPool):
 
     # Memory goes under the growth lock, and never during a capture.
 
-    @contextmanager
-    def _shrinking(self, wait: bool | None = None) -> Iterator[bool]:
-        """Hold the growth lock while memory goes; yields whether it may.
-
-        `wait`: as of the lock, which may be another thread's.
-        """
-        if self.frozen or self.map.foreign or not self._growing.enter(wait=wait):
-            yield False
-            return
-        try:
-            yield not self.frozen  # a capture may have been opened meanwhile
-        finally:
-            self._growing.leave()
-
     def still(self) -> AbstractContextManager[None]:
         """Return what keeps memory from going, and new pages from coming, for a ``with`` block."""
         return self._growing
-
-    def _trim(self, keep: int = 0, *, wait: bool | None = None, rung: str = "free") -> Trimmed:
-        """Trim as every pool does, the free parts of pages as well; nothing during a capture."""
-        with self._shrinking(wait) as may:
-            return super()._trim(keep, rung=rung) if may else Trimmed()
 
     def release_idle(self) -> int:
         """Give all idle pages back, those that sleep as well; return the bytes of memory."""
@@ -178,8 +158,3 @@ class AgingPool(HeldPool):
 
     def _departures(self, extents: Sequence[Extent]) -> list[Departure]:
         return departures_of(extents, self.map, self._cuts)
-
-    def synchronize(self) -> None:
-        """Wait for the device as `Pool.synchronize` does; CaptureWouldBreak during a capture."""
-        captures.refuse_waiting(self.name, self.provider)
-        super().synchronize()

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 from umfpy.core.handle import Handle
 from umfpy.core.pages import stream_number
 from umfpy.errors import StaleHandle, UmfpyError
-from umfpy.manager import captures
 from umfpy.manager.cuda_calls import CudaCalls
+from umfpy.pools import captures
 
 if TYPE_CHECKING:
     from umfpy.core.pool import Stream
@@ -61,6 +61,9 @@ class CapturedGraph:
 
         Raises
         ------
+        DriverError
+            The driver did not destroy it: closing again tries again.  The memory stays as long as
+            the graph can be launched.
         CaptureWouldBreak
             It was launched, and another capture is open on the device.  Nothing is changed.
         """
@@ -69,15 +72,21 @@ class CapturedGraph:
             self._manager.provider.synchronize()
             self._launched = False
         executable, self._executable = self._executable, None
-        graph, self._graph = self._graph, None
         try:
             if executable is not None:
                 self._driver("cuGraphExecDestroy", executable)
-        finally:
-            while self.pins:
-                self.pins.pop().release()
+        except BaseException:
+            self._executable = executable
+            raise
+        while self.pins:
+            self.pins.pop().release()
+        graph, self._graph = self._graph, None
+        try:
             if graph is not None:
                 self._driver("cuGraphDestroy", graph)
+        except BaseException:
+            self._graph = graph
+            raise
 
     def finish(self, graph: Any, pins: list[Handle]) -> None:
         """Take over what a capture brought, and make it ready to run: cuGraphInstantiate."""

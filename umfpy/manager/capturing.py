@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from umfpy.core.handle import Handle
-from umfpy.manager import captures
-from umfpy.manager.captures import Window
 from umfpy.manager.holdings import Holdings
 from umfpy.manager.installed import InstalledLayout
 from umfpy.manager.log import LOG
 from umfpy.manager.modes import Mode, Persistence
 from umfpy.manager.pins import Pins
 from umfpy.manager.serving import Server
+from umfpy.pools import captures
+from umfpy.pools.captures import Window
 
 
 class Capturing:

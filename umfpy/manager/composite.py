@@ -10,13 +10,11 @@ from typing import TYPE_CHECKING, Any, NoReturn, SupportsIndex
 
 from umfpy.core.cinterface import CInterface
 from umfpy.core.pool import Allocation
-from umfpy.errors import InvalidArgument, NotSupported, UmfpyError
-from umfpy.manager import captures
+from umfpy.errors import CaptureWouldBreak, InvalidArgument, NotSupported, UmfpyError
 from umfpy.manager.budget import Budget
 from umfpy.manager.capturing import Capturing
 from umfpy.manager.choices import read_choice
 from umfpy.manager.configuration import MemoryConfiguration
-from umfpy.manager.errors import CaptureWouldBreak
 from umfpy.manager.holdings import Holdings
 from umfpy.manager.installed import InstalledLayout
 from umfpy.manager.layout import build_layout
@@ -29,6 +27,7 @@ from umfpy.manager.serving import Server
 from umfpy.manager.totals import manager_stats, manager_usage
 from umfpy.manager.usage import MemoryUsage, PoolUsage
 from umfpy.manager.window import WindowPool
+from umfpy.pools import captures
 from umfpy.pools.base import ProviderPool
 from umfpy.pools.rungs import Trimmed, check_rung, together
 from umfpy.pools.stats import PoolStats

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 from umfpy.core.pages import stream_number
 from umfpy.errors import DriverError, InvalidArgument, OutOfMemoryError
 from umfpy.manager.captured_graph import CapturedGraph
-from umfpy.manager.captures import CaptureMode
 from umfpy.manager.choices import read_choice
 from umfpy.manager.cuda_calls import CudaCalls
+from umfpy.pools.captures import CaptureMode
 
 if TYPE_CHECKING:
     from umfpy.core.pool import Stream

@@ -23,7 +23,6 @@ from typing import Any
 from umfpy.errors import (
     CapacityExceeded,
     ConfigurationError,
-    InvalidArgument,
     OutOfMemoryError,
 )
 from umfpy.units import format_size
@@ -88,10 +87,6 @@ class PoolsUnavailable(LayoutError):
     """The layout needs sliced pools where there are none."""
 
     which: str
-
-
-class CaptureWouldBreak(InvalidArgument):
-    """What was asked would spoil a capture that is open; the driver was not called."""
 
 
 class PoolCapacityExceeded(CapacityExceeded, OutOfMemoryError):

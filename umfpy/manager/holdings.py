@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from umfpy.core.pages import Totals
 from umfpy.errors import OutOfMemoryError
-from umfpy.manager import captures
+from umfpy.pools import captures
 from umfpy.pools.rungs import Trimmed, brought_back, together
 from umfpy.pools.shortage import can_ever_hold
 from umfpy.pools.source import neighbours

@@ -9,7 +9,6 @@ from operator import index as as_index
 from typing import TYPE_CHECKING, SupportsIndex
 
 from umfpy.core.handle import Binding, Handle, allocation_of, cursor_of, rebind, watch, wrap
-from umfpy.manager.captures import CaptureMode, Window
 from umfpy.manager.choices import read_choice
 from umfpy.manager.composite import CompositePool
 from umfpy.manager.configuration import MemoryConfiguration
@@ -18,6 +17,7 @@ from umfpy.manager.log import LOG
 from umfpy.manager.modes import Mode
 from umfpy.manager.report import format_report
 from umfpy.manager.storage import Storage, storage_of
+from umfpy.pools.captures import CaptureMode, Window
 from umfpy.units import format_size
 
 if TYPE_CHECKING:
@@ -190,8 +190,8 @@ class MemoryManager(CompositePool):
 
         Notes
         -----
-        Begin before the driver's capture, and end after it.  No manager of the device gives
-        memory back meanwhile, or waits; other pools do not know of captures.
+        Begin before the driver's capture, and end after it.  No pool of the device gives memory
+        back meanwhile, or waits.
         """
         chosen = read_choice(CaptureMode, mode, "the mode of a capture")
         self._capturing.begin(Window(self.name, self.provider, chosen))

@@ -9,7 +9,6 @@ from typing import TypeVar
 from umfpy.core.extents import Extent
 from umfpy.core.pages import set_unit
 from umfpy.errors import InvalidArgument
-from umfpy.manager import captures
 from umfpy.manager.aging import AgingPool
 from umfpy.manager.asleep import any_asleep, idle_pages
 from umfpy.manager.holdings import Holdings
@@ -17,6 +16,7 @@ from umfpy.manager.properties import MemoryProperties
 from umfpy.manager.sleepers import Choice, Sleepers
 from umfpy.manager.usage import MemoryUsage, PoolUsage
 from umfpy.manager.waking import Waking
+from umfpy.pools import captures
 from umfpy.pools.departure import Departure
 from umfpy.pools.release import gives_zeros
 
@@ -178,28 +178,13 @@ class PagedPool(AgingPool):
 
         During a capture all that goes back once it is over.
         """
-        if self.map.foreign:
-            return
-        if self.frozen:
-            self.map.shut()
-            captures.after(self, self._drain)
-            return
-        with self._growing:
-            self._give_all()
-            self.map.shut()
+        if not self.map.foreign:
+            self._end()
 
     def close(self) -> None:
         """Give everything back; a pool that was retired and holds nothing has nothing to do."""
-        if self.frozen:
-            self.retire()
-        elif not self.closed or self.map.extents:
+        if not self.closed or self.map.extents:
             super().close()
-
-    def _drain(self) -> None:
-        if self.frozen:
-            captures.after(self, self._drain)
-        else:
-            super()._drain()
 
     # Questions.
 

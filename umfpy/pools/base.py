@@ -6,12 +6,14 @@ import contextlib
 import sys
 import time
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from types import TracebackType
 from typing import Any, NoReturn, TypeVar
 
 from umfpy.core.pool import BasePool, enter_pool
 from umfpy.errors import InvalidArgument, UmfpyError
+from umfpy.pools import captures
 from umfpy.pools.cuts import CutExtents
 from umfpy.pools.departure import Departure, departures
 from umfpy.pools.descent import Descent
@@ -113,14 +115,23 @@ class ProviderPool(BasePool, metaclass=_EnteredWhenMade):
         else:
             self._idle_watch.peaks.restart()
 
+    @property
+    def frozen(self) -> bool:
+        """Whether memory has to stay, and nobody may wait for the device: a capture is open."""
+        return captures.is_frozen(self.provider)
+
     def synchronize(self) -> None:
-        """Wait for the device; then memory freed on any stream may be used on all of them."""
+        """Wait for the device; then memory freed on any stream may be used on all of them.
+
+        Raises CaptureWouldBreak during a capture on the device.
+        """
         if Capability.STREAMS not in self.provider.capabilities or self.map.foreign:
             return
+        captures.refuse_waiting(self.name, self.provider)
         with self._growing:
             self.map.retire()
-            # If the wait fails, as it does while a stream is captured, what was set apart stays
-            # so until one succeeds: the device may still be at work on it.
+            # If the wait fails, what was set apart stays so until one succeeds: the device may
+            # still be at work on it.
             self.provider.synchronize()
             self.map.retired()
 
@@ -150,7 +161,8 @@ class ProviderPool(BasePool, metaclass=_EnteredWhenMade):
         Notes
         -----
         Waits for the device first, so that nothing goes that a stream still uses.  Raises what
-        the provider does; what had not gone by then is as it was.
+        the provider does; what had not gone by then is as it was.  Nothing goes during a capture
+        on the device.
 
         Addresses go back only with all of an extent.  The gentler rungs reach any free memory
         that the provider can cut out, largest ranges first; so does ``"free"`` where addresses
@@ -163,11 +175,23 @@ class ProviderPool(BasePool, metaclass=_EnteredWhenMade):
         return self._trim(parse_size(keep_bytes), rung=check_rung(rung))
 
     def _trim(self, keep: int = 0, *, wait: bool | None = None, rung: str = "free") -> Trimmed:
-        if self.map.foreign or not self._growing.enter(wait=wait):
-            return Trimmed()
-        try:
+        with self._shrinking(wait) as may:
+            if not may:
+                return Trimmed()
             self._join_streams()
             return self._lower(choose(rung, self._ladder), keep)
+
+    @contextmanager
+    def _shrinking(self, wait: bool | None = None) -> Iterator[bool]:
+        """Hold the growth lock while memory goes; yields whether it may: not during a capture.
+
+        `wait`: as of the lock, which may be another thread's.
+        """
+        if self.frozen or self.map.foreign or not self._growing.enter(wait=wait):
+            yield False
+            return
+        try:
+            yield not self.frozen  # a capture may have been opened meanwhile
         finally:
             self._growing.leave()
 
@@ -299,20 +323,28 @@ class ProviderPool(BasePool, metaclass=_EnteredWhenMade):
         Live allocations stay valid.  A ResourceWarning reports them, with count and bytes, and
         each extent goes back with the last allocation in it; where addresses and memory are
         apart, the memory around them goes at once.  Raises what the provider does; closing again
-        tries again.
+        tries again.  During a capture on the device all that goes back once it is over.
         """
         if self.map.foreign:
             return
         closed_before = self.closed
         if self._idle_thread is not None:
             self._idle_thread.stop()
+        self._end()
+        if not closed_before:
+            self._warn_of_live()
+
+    def _end(self) -> None:
+        """Give nothing more out, and everything back: after the capture if one is open."""
+        if self.frozen:
+            self.map.shut()
+            captures.after(self, self._drain)
+            return
         with self._growing:
             self._give_all()
             self.map.shut()
             # What callers without the GIL freed before that did not see the pool closed.
             self._give_all()
-        if not closed_before:
-            self._warn_of_live()
 
     def _warn_of_live(self) -> None:
         """Tell whoever closes the pool what is live in it."""
@@ -326,7 +358,10 @@ class ProviderPool(BasePool, metaclass=_EnteredWhenMade):
             )
 
     def _drain(self) -> None:
-        """The pool is closed, and one more allocation was freed."""
+        """Give everything back that is free now; after the capture if one is open."""
+        if self.frozen:
+            captures.after(self, self._drain)
+            return
         # A destructor may get here in a thread that is growing some other pool, so that it must
         # not wait.  Whoever has the lock looks again after it has let go.
         while self._growing.enter():

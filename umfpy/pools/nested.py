@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from umfpy.core.pool import BasePool
+from umfpy.pools import captures
 from umfpy.provider import Capability, Location, Provider, check_provider_usable
 
 if TYPE_CHECKING:
@@ -62,6 +63,7 @@ class PoolProvider(Layered):
             self.capabilities &= ~Capability.SPLIT
 
     def alloc(self, size: int, alignment: int = 0) -> int:
+        captures.refuse_waiting(self.pool.name, self.upstream)
         ptr: int = self.pool.malloc(size, alignment)
         if Capability.STREAMS in self.capabilities:
             # It is ready for one stream, but whoever asked will use it on any.

@@ -8,6 +8,7 @@ from functools import partial
 
 from umfpy.core.extents import SAFE
 from umfpy.errors import InvalidArgument, OutOfMemoryError
+from umfpy.pools import captures
 from umfpy.pools.base import ProviderPool
 from umfpy.pools.growth import Growth, round_up
 from umfpy.pools.idle import Idle
@@ -82,10 +83,10 @@ class Pool(ProviderPool):
         )
         self._growth: Growth | None = None
         if isinstance(steps, VirtualGrowth):
-            self._supply: Supply = VirtualSupply(self.map, source, self._cuts, steps)
+            self._supply: Supply = VirtualSupply(self.name, self.map, source, self._cuts, steps)
         else:
             self._growth = steps
-            self._supply = Supply(self.map, source, self._cuts)
+            self._supply = Supply(self.name, self.map, source, self._cuts)
         self._callbacks: list[OutOfMemoryCallback] = []
 
     @property
@@ -159,6 +160,8 @@ class Pool(ProviderPool):
         Where addresses and memory are one, growing is cheaper than to wait for the device, unless
         extents lie idle.
         """
+        if self.frozen:
+            return False
         if not self.virtual:
             return bool(self.map.free_extents(backed=True))
         if self.map.streams < 2:
@@ -170,11 +173,13 @@ class Pool(ProviderPool):
     def _grow(self, size: int, alignment: int) -> bool:
         """Add an extent that holds the request; False if the provider has none.
 
-        Wholly free ones, none of which holds it, go back first, to come again as one.
+        Wholly free ones, none of which holds it, go back first, to come again as one.  During a
+        capture they stay, and CaptureWouldBreak is raised where it forbids new ones.
         """
         if self._growth is None:
             return False
-        released = self._release_free(0) if self.map.free_extents() else 0
+        captures.refuse_growing(self.name, self.provider, size)
+        released = self._release_free(0) if self.map.free_extents() and not self.frozen else 0
         unit = self.provider.granularity(size)
         reserved = self.map.counters()["reserved"]
         step = self._growth.step(size, reserved + released, released, unit)
@@ -207,7 +212,7 @@ class Pool(ProviderPool):
             yield partial(callback, size)
 
     def _wait_for_streams(self) -> bool:
-        if Capability.STREAMS not in self.provider.capabilities:
+        if self.frozen or Capability.STREAMS not in self.provider.capabilities:
             return False
         self.synchronize()
         return True

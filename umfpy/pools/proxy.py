@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from umfpy.core.pages import free_block
 from umfpy.errors import OutOfMemoryError
+from umfpy.pools import captures
 from umfpy.pools.base import ProviderPool
 from umfpy.pools.growth import round_up
 from umfpy.pools.release import gives_zeros, withdraw_export
@@ -17,7 +19,8 @@ class ProxyPool(ProviderPool):
     """Passes each request on to its provider, and each free as well.
 
     Its allocations are tracked, found and shared as those of every pool are.  It is the pool to
-    put on a `CoarseProvider`, or on a driver that pools by itself.
+    put on a `CoarseProvider`, or on a driver that pools by itself.  What is freed during a capture
+    on the device goes back once that is over.
 
     Parameters
     ----------
@@ -50,6 +53,7 @@ class ProxyPool(ProviderPool):
                     limit=limit,
                     provider=self.provider.name,
                 )
+            captures.refuse_growing(self.name, self.provider, size)
             base = self.provider.alloc(padded, alignment)
             try:
                 block: int = self.map.add_used(
@@ -68,6 +72,10 @@ class ProxyPool(ProviderPool):
             return block
 
     def _discard(self, block: int, generation: int) -> None:
+        if self.frozen:  # it is free, and goes once the capture is over
+            free_block(self, block, generation)
+            captures.after(self, self._drain)
+            return
         # Without the lock: a destructor may get here in a thread that is growing another pool.
         # Only one thread gets the extent.
         extent = self.map.detach(block, generation)
@@ -84,4 +92,4 @@ class ProxyPool(ProviderPool):
 
     def stats(self) -> PoolStats:
         now = super().stats()
-        return replace(now, provider_frees=now.frees)
+        return replace(now, provider_frees=now.allocations - now.extents)

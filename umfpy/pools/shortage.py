@@ -7,6 +7,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from umfpy.errors import OutOfMemoryError
+from umfpy.pools import captures
 from umfpy.pools.rungs import brought_back
 from umfpy.pools.source import neighbours
 from umfpy.units import format_size
@@ -53,6 +54,8 @@ def out_of_memory(
         words.append(f"device: {format_size(info[0])} of {format_size(info[1])} free")
     if pool.limit_bytes is not None:
         words.append(f"limit_bytes is {format_size(pool.limit_bytes)}: raise it if you can")
+    if captures.is_frozen(pool.provider):
+        words.append("a capture is open, during which nothing is given back")
     return OutOfMemoryError(
         "; ".join([*words, remedy]),
         requested=size,

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, NoReturn, SupportsIndex, TypeVar
 from umfpy.core.extents import innermost
 from umfpy.core.pages import stream_number
 from umfpy.errors import InvalidArgument, OutOfMemoryError
+from umfpy.pools import captures
 from umfpy.pools.base import ProviderPool
 from umfpy.pools.rungs import Trimmed, check_rung, together
 from umfpy.pools.slab_bucket import SlabBucket
@@ -303,9 +304,13 @@ class SlabPool(ProviderPool):
         return together(went)
 
     def synchronize(self) -> None:
-        """Wait for the device; then memory freed on any stream may be used on all of them."""
+        """Wait for the device; then memory freed on any stream may be used on all of them.
+
+        Raises CaptureWouldBreak during a capture on the device.
+        """
         if Capability.STREAMS not in self.provider.capabilities or self.map.foreign:
             return
+        captures.refuse_waiting(self.name, self.provider)
         with self._growing:
             members = self._members()
             for member in members:
@@ -330,9 +335,8 @@ class SlabPool(ProviderPool):
         closed_before = self.closed
         self.map.shut()
         with self._growing:
-            for bucket in list(self._buckets.values()):
-                bucket.retire()
-            self._large.map.shut()
+            for member in self._members():
+                member._end()
         if not closed_before:
             self._warn_of_live()
 

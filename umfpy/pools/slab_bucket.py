@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, SupportsIndex
 
 from umfpy.core.pages import grant, start_of, take_span
 from umfpy.errors import InvalidArgument, NotSupported, OutOfMemoryError, UmfpyError
+from umfpy.pools import captures
 from umfpy.pools.base import ProviderPool
 from umfpy.pools.departure import departures_of
 from umfpy.pools.growth import round_up
@@ -127,12 +128,13 @@ class SlabBucket(ProviderPool):
         with self._growing:
             while True:
                 block = take_span(self, size, self.cell, stream, index)
-                if block is None and self._free_cells() > 0:
+                if block is None and not self.frozen and self._free_cells() > 0:
                     # What another stream freed is as good, once the device was waited for.
                     self.synchronize()
                     block = take_span(self, size, self.cell, stream, index)
                 if block is not None:
                     return block
+                captures.refuse_growing(self.name, self.provider, size)
                 if not wake_one(self.map, self._cuts, self.holdings.admit):
                     self._grow()
 
@@ -164,13 +166,11 @@ class SlabBucket(ProviderPool):
         A slab that the provider does not take now is kept, and tried again with the next call:
         whoever freed a cell has freed it.
         """
-        if not self._excess() or not self._growing.enter():
+        if not self._excess():
             return
-        try:
-            with contextlib.suppress(UmfpyError):
+        with self._shrinking() as may, contextlib.suppress(UmfpyError):
+            if may:
                 self._give_back(self._excess())
-        finally:
-            self._growing.leave()
 
     def _excess(self) -> list[Extent]:
         idle = self.idle_slabs()
@@ -188,27 +188,16 @@ class SlabBucket(ProviderPool):
 
     def trim_slabs(self, keep: int) -> int:
         """Give back idle slabs but `keep`; return the bytes.  As `trim` otherwise."""
-        if self.map.foreign or not self._growing.enter():
-            return 0
-        try:
+        with self._shrinking() as may:
+            if not may:
+                return 0
             self._join_streams()
             return self._give_back(self.idle_slabs()[keep:])
-        finally:
-            self._growing.leave()
 
     def _give_back(self, slabs: Iterable[Extent]) -> int:
         """Take slabs out of the map if they are still idle, wait for the device, free them."""
         wanted = departures_of(slabs, self.map, self._cuts)
         return self._give_up([departure for departure in wanted if departure.leave()])
-
-    def retire(self) -> None:
-        """Give nothing more out; idle slabs go back now, and each other one with its last cell."""
-        self._join_streams()
-        self._release_free(0)
-        self.map.shut()
-        # What was freed in between did not see the bucket closed.
-        self._join_streams()
-        self._release_free(0)
 
     # Questions.
 

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from umfpy.core.extents import HIDDEN, SAFE, UNBACKED
 from umfpy.errors import OutOfMemoryError
+from umfpy.pools import captures
 from umfpy.pools.backing import Backing
 from umfpy.pools.departure import bounds
 from umfpy.pools.growth import round_up
@@ -28,6 +29,12 @@ class Supply:
     """Finds where a request could go if memory were there, and puts it there.
 
     Callers hold the pool's growth lock; other threads may take and free blocks meanwhile.
+    CaptureWouldBreak is raised where a capture forbids to ask the driver.
+
+    Parameters
+    ----------
+    name, space, provider, cuts
+        Of the pool.
 
     Attributes
     ----------
@@ -35,7 +42,8 @@ class Supply:
         How many extents were entered for addresses.
     """
 
-    def __init__(self, space: ExtentMap, provider: Provider, cuts: CutExtents) -> None:
+    def __init__(self, name: str, space: ExtentMap, provider: Provider, cuts: CutExtents) -> None:
+        self._name = name
         self._map = space
         self._provider = provider
         unit = provider.granularity()
@@ -54,6 +62,7 @@ class Supply:
         size = round_up(size, self._map.granule)
         free = self._free(self._least)
         window = choose(free, size, alignment, self._unit, self._edges())
+        captures.refuse_growing(self._name, self._provider, size)
         if window is None:
             return self._without_window(size, alignment)
         return self._wake(window, limit)
@@ -64,7 +73,10 @@ class Supply:
         True as for `supply`.
         """
         window = behind(self._free(1), end, size, self._unit, self._edges())
-        return window is not None and self._wake(window, limit)
+        if window is None:
+            return False
+        captures.refuse_growing(self._name, self._provider, size)
+        return self._wake(window, limit)
 
     def _free(self, least: int) -> list[Free]:
         """Return what is free in ranges of at least so many bytes, in no order."""

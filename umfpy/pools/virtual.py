@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from umfpy.core.extents import SAFE
 from umfpy.errors import OutOfMemoryError
+from umfpy.pools import captures
 from umfpy.pools.growth import round_up
 from umfpy.pools.spare import divide, spare_chunks
 from umfpy.pools.supply import Supply
@@ -47,9 +48,14 @@ class VirtualSupply(Supply):
     """
 
     def __init__(
-        self, space: ExtentMap, provider: Provider, cuts: CutExtents, growth: VirtualGrowth
+        self,
+        name: str,
+        space: ExtentMap,
+        provider: Provider,
+        cuts: CutExtents,
+        growth: VirtualGrowth,
     ) -> None:
-        super().__init__(space, provider, cuts)
+        super().__init__(name, space, provider, cuts)
         self._growth = growth
         info = provider.memory_info()
         self._total = info[1] if info else None
@@ -108,6 +114,8 @@ class VirtualSupply(Supply):
         return any(map(self._backing.drop, left))
 
     def _spare(self, window: Window) -> list[ChunkInfo]:
+        if captures.is_frozen(self._provider):  # to move a chunk the device is waited for
+            return []
         return spare_chunks(self._provider, self._map.free_ranges(SAFE, self._unit), window)
 
     def _take(self, window: Window, parts: list[Part], new: int, limit: int | None) -> bool:

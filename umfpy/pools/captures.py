@@ -2,7 +2,8 @@
 
 A driver refuses some calls while a stream is captured, and the refusal spoils the capture, whoever
 made the call: waiting for the device always, asking for memory in the stricter modes.  So every
-manager looks here before it makes such a call.
+pool looks here before it makes such a call.  Captures are those of `MemoryManager`: what others
+have the driver capture nobody here knows of.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from umfpy.manager.errors import CaptureWouldBreak
+from umfpy.errors import CaptureWouldBreak
 from umfpy.provider import Capability, Provider
 
 
@@ -47,7 +48,7 @@ class Window:
     def _sees(self, provider: Provider) -> bool:
         # Where no streams are nobody captures: in host memory a window only pins.
         streams = provider.capabilities & self.provider.capabilities & Capability.STREAMS
-        return bool(streams)
+        return bool(streams) and _driver_of(provider) == _driver_of(self.provider)
 
     def _binds(self) -> bool:
         if self.mode is CaptureMode.THREAD_LOCAL:
@@ -58,6 +59,10 @@ class Window:
         return f"a capture is open ({self.mode.value}, of {self.manager!r})"
 
 
+def _driver_of(provider: Provider) -> str:
+    return provider.driver or provider.name
+
+
 #: Reentrant: the garbage collector may drop a manager, see `after`, while this thread has the lock.
 _lock = threading.RLock()
 _windows: tuple[Window, ...] = ()  # replaced as a whole, so that it is read without the lock
@@ -65,7 +70,7 @@ _later: dict[int, tuple[object, Callable[[], object]]] = {}  # by id
 
 
 def open_window(window: Window) -> None:
-    """Have every manager know of a capture."""
+    """Have every pool know of a capture."""
     global _windows
     with _lock:
         _windows = (*_windows, window)
@@ -117,9 +122,9 @@ def refuse_growing(name: str, provider: Provider, size: int) -> None:
     for window in _windows:
         if window.forbids_growing(provider):
             raise CaptureWouldBreak(
-                f"{name!r} has no idle page for {size} bytes, and cannot ask the driver for one: "
-                f"{window}, which would break; reserve as much before it, or capture in the mode "
-                "'relaxed'"
+                f"{name!r} has nothing free for {size} bytes, and cannot ask the driver for more: "
+                f"{window}, which would break; allocate and free as much before it, or capture in "
+                "the mode 'relaxed'"
             )
 
 
