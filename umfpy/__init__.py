@@ -4,7 +4,7 @@ A `Provider` is a source of memory, a `Pool` cuts it up, an `Allocation` is a pi
 when it is dropped.  `find` leads from any address back to its allocation.
 """
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from umfpy.coarse import CoarseProvider
 from umfpy.core.pool import Allocation
@@ -23,6 +23,7 @@ from umfpy.errors import (
     UmfpyError,
 )
 from umfpy.find import AllocationInfo, find
+from umfpy.lazy import lazy
 from umfpy.pools.growth import Growth
 from umfpy.pools.idle import Idle
 from umfpy.pools.pool import Pool
@@ -36,8 +37,9 @@ from umfpy.pools.virtual_growth import VirtualGrowth
 from umfpy.provider import Capability, NativeError, Provider
 
 if TYPE_CHECKING:
+    from umfpy import integrations, ipc, manager, providers, testing, trace
     from umfpy.integrations.arrays import ArrayView, view
-    from umfpy.ipc import IpcHandle, IpcMapping, open_ipc
+    from umfpy.ipc import IpcHandle, IpcMapping, export, open_ipc
     from umfpy.manager import Handle, MemoryConfiguration, MemoryManager
     from umfpy.providers.cuda import CudaAsyncProvider, CudaProvider, CudaVmmProvider
     from umfpy.providers.emulated import emulate
@@ -65,6 +67,7 @@ _LAZY = {
     "MemoryManager": "umfpy.manager",
     "OpenCLProvider": "umfpy.providers.opencl",
     "emulate": "umfpy.providers.emulated",
+    "export": "umfpy.ipc",
     "open_ipc": "umfpy.ipc",
     "view": "umfpy.integrations.arrays",
 }
@@ -114,17 +117,19 @@ __all__ = [
     "UmfpyError",
     "VirtualGrowth",
     "emulate",
+    "export",
     "find",
+    "integrations",
+    "ipc",
+    "manager",
     "open_ipc",
+    "providers",
+    "testing",
+    "trace",
     "view",
 ]
 
+#: The public submodules.
+_SUBMODULES = ("integrations", "ipc", "manager", "providers", "testing", "trace")
 
-def __getattr__(name: str) -> Any:
-    if name in _LAZY:
-        import importlib
-
-        value = getattr(importlib.import_module(_LAZY[name]), name)
-        globals()[name] = value
-        return value
-    raise AttributeError(f"module 'umfpy' has no attribute {name!r}")
+__getattr__, __dir__ = lazy(__name__, submodules=_SUBMODULES, names=_LAZY)

@@ -11,14 +11,16 @@ import pytest
 ROOT = Path(__file__).parents[2]
 
 #: Each part of the package, and the parts that it may import from besides itself.
-BASE = {"errors", "units"}
+BASE = {"errors", "lazy", "units"}
 PROVIDER = BASE | {"provider"}
 CORE = PROVIDER | {"core"}
 POOLS = CORE | {"pools"}
 ALL_BELOW = POOLS | {"coarse", "find", "ipc", "streams", "manager", "observe", "providers"}
 LAYERS = {
     "errors": set(),
+    "lazy": set(),
     "units": {"errors"},
+    "arguments": {"errors"},
     "provider": BASE,
     "core": PROVIDER,
     "pools": CORE,
