@@ -11,7 +11,7 @@ import pytest
 ROOT = Path(__file__).parents[2]
 
 #: Each part of the package, and the parts that it may import from besides itself.
-BASE = {"errors", "lazy", "units"}
+BASE = {"arguments", "errors", "lazy", "units"}
 PROVIDER = BASE | {"provider"}
 CORE = PROVIDER | {"core"}
 POOLS = CORE | {"pools"}
