@@ -17,7 +17,7 @@ from umfpy.pools import captures
 from umfpy.pools.cuts import CutExtents
 from umfpy.pools.departure import Departure, departures
 from umfpy.pools.descent import Descent
-from umfpy.pools.idle import Idle, IdleThread, IdleWatch
+from umfpy.pools.idle import Due, Idle, IdleThread, IdleWatch
 from umfpy.pools.lock import GrowthLock
 from umfpy.pools.nested import as_provider
 from umfpy.pools.rungs import Trimmed, check_rung, choose
@@ -110,7 +110,7 @@ class ProviderPool(BasePool, metaclass=_EnteredWhenMade):
 
     def reset_peaks(self) -> None:
         """Let every peak start again from what its counter is now."""
-        if self._idle_watch is None:
+        if self._idle_watch is None or self.map.foreign:
             self.map.reset_peaks()
         else:
             self._idle_watch.peaks.restart()
@@ -252,19 +252,26 @@ class ProviderPool(BasePool, metaclass=_EnteredWhenMade):
                 f"pool {self.name!r} has no policy for idle memory: make it with "
                 "idle=umfpy.Idle(), or call trim()"
             )
+        if self.map.foreign:
+            return []
+        return self._lower_idle(self._idle_watch, self._idle_watch.end_interval())
+
+    def _lower_idle(self, watch: IdleWatch, dues: Sequence[Due]) -> list[Trimmed]:
+        """Do what is due at the end of an interval; return what went."""
         went = []
-        for rung, keep in self._idle_watch.end_interval():
-            trimmed = self._trim(keep, rung=rung)
+        for due in dues:
+            trimmed = self._trim(due.keep, rung=due.rung)
             if trimmed.rung is not None:
-                self._idle_watch.note(rung, keep)
+                watch.note(due)
                 went.append(trimmed)
         return went
 
     def _idle_tick(self) -> None:
         """Sweep if an interval is over; what the provider refuses is tried again after the next."""
-        if self._idle_watch is not None and not self.closed and self._idle_watch.is_due():
+        watch = self._idle_watch
+        if watch is not None and not self.closed:
             with contextlib.suppress(UmfpyError):
-                self.sweep()
+                self._lower_idle(watch, watch.end_if_over())
 
     def _join_streams(self) -> None:
         """Have an extent whose blocks were freed on several streams count as free."""

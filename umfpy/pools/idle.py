@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import threading
 import weakref
-from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from umfpy.errors import InvalidArgument
 from umfpy.pools.rungs import RUNGS, check_rung
@@ -83,7 +82,7 @@ class Peaks:
 
     def __init__(self, space: ExtentMap) -> None:
         self._space = space
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()  # the garbage collector may come by in the middle
         self._aside = dict.fromkeys(_PEAKS, 0)
         self._in_interval = 0
 
@@ -109,8 +108,18 @@ class Peaks:
         return peak
 
 
+class Due(NamedTuple):
+    """What is to be done at the end of an interval: a rung, and the bytes to keep."""
+
+    rung: str
+    keep: int
+    operations: int  #: of the pool, when the interval ended
+
+
 class IdleWatch:
     """What a pool's policy has seen of it so far.
+
+    An interval is ended by one thread, whoever else looks at the same time.
 
     Attributes
     ----------
@@ -123,45 +132,56 @@ class IdleWatch:
         self.peaks = Peaks(space)
         self._clock = clock
         self._space = space
-        self._peaks_before: deque[int] = deque(maxlen=len(policy.rungs))
+        self._lock = threading.RLock()  # as that of the peaks
+        self._peaks_before: tuple[int, ...] = ()  # of the last intervals, the latest first
         self._operations = self._count()
         self._since = clock()
         self._done: dict[str, tuple[int, int]] = {}
-
-    def is_due(self) -> bool:
-        """Whether an interval is over."""
-        operations, seconds = self.policy.after_operations, self.policy.after_seconds
-        return (operations is not None and self._count() - self._operations >= operations) or (
-            seconds is not None and self._clock() - self._since >= seconds
-        )
 
     def remaining(self) -> float:
         """Return the seconds until an interval is over by time."""
         assert self.policy.after_seconds is not None
         return max(self._since + self.policy.after_seconds - self._clock(), 0.0)
 
-    def end_interval(self) -> list[tuple[str, int]]:
-        """Begin the next interval; return what is to be done: a rung, and the bytes to keep.
+    def end_if_over(self) -> list[Due]:
+        """Do as `end_interval` if an interval is over and nobody else is ending it."""
+        if not self._lock.acquire(blocking=False):
+            return []
+        try:
+            return self.end_interval() if self._is_over() else []
+        finally:
+            self._lock.release()
+
+    def end_interval(self) -> list[Due]:
+        """Begin the next interval, and return what is to be done.
 
         The most aggressive rung comes first: what it leaves is for the gentler ones.
         """
-        self._operations = self._count()
-        self._since = self._clock()
-        self._peaks_before.appendleft(self.peaks.next_interval())
+        with self._lock:
+            self._since = self._clock()
+            self._operations = operations = self._count()
+            peaks = (self.peaks.next_interval(), *self._peaks_before)
+            self._peaks_before = peaks = peaks[: len(self.policy.rungs)]
         keep, steps = 0, []
-        for rung, peak in zip(self.policy.rungs, self._peaks_before, strict=False):
+        for rung, peak in zip(self.policy.rungs, peaks, strict=False):
             keep = max(keep, peak)
-            if not self._is_done(rung, keep):
-                steps.append((rung, keep))
+            if not self._is_done(rung, keep, operations):
+                steps.append(Due(rung, keep, operations))
         return steps[::-1]
 
-    def note(self, rung: str, keep: int) -> None:
-        """Remember that a rung was taken: unless something has happened, there is no more to do."""
-        self._done[rung] = (self._operations, keep)
+    def note(self, due: Due) -> None:
+        """Remember that it was done: unless something has happened, there is no more to do."""
+        self._done[due.rung] = (due.operations, due.keep)
 
-    def _is_done(self, rung: str, keep: int) -> bool:
-        operations, kept = self._done.get(rung, (-1, 0))
-        return operations == self._count() and kept <= keep
+    def _is_over(self) -> bool:
+        operations, seconds = self.policy.after_operations, self.policy.after_seconds
+        return (operations is not None and self._count() - self._operations >= operations) or (
+            seconds is not None and self._clock() - self._since >= seconds
+        )
+
+    def _is_done(self, rung: str, keep: int, operations: int) -> bool:
+        at, kept = self._done.get(rung, (-1, 0))
+        return at == operations and kept <= keep
 
     def _count(self) -> int:
         now = self._space.counters()

@@ -5,6 +5,8 @@ from __future__ import annotations
 import gc
 import os
 import pickle
+import signal
+import sys
 import threading
 import warnings
 import weakref
@@ -12,6 +14,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
+from tests.fakes.beside import LONG, run_all
 from tests.fakes.laddered import RUNGS as EVERY_RUNG
 from tests.fakes.laddered import LadderedProvider, agree
 from tests.fakes.provider import FakeFailure
@@ -26,8 +29,11 @@ class Clock:
     """Time that passes when it is told to."""
 
     now = 1000.0
+    asked: Callable[[], object] | None = None  #: Called whenever somebody looks at it.
 
     def __call__(self) -> float:
+        if self.asked is not None:
+            self.asked()
         return self.now
 
 
@@ -222,6 +228,68 @@ def test_a_failure_is_told_by_sweep_and_kept_from_requests(
     assert went(pool) == [(256 * KIB, "decommit")], "it is tried again"
 
 
+# Several threads.
+
+
+def test_one_thread_ends_an_interval(make: Callable[..., LookingPool]) -> None:
+    """Who looks meanwhile has nothing to do: the next interval has only begun."""
+    pool = make(rungs=("purge_lazy", "decommit"), after_seconds=10)
+    use(pool, 256 * KIB)
+    pool.sweep()
+    pool.clock.now += 10
+    asked = []
+    first = threading.current_thread()
+
+    def look_meanwhile() -> None:
+        if threading.current_thread() is first:
+            asked.append(threading.Thread(target=pool._idle_tick, daemon=True))
+            asked[-1].start()
+            asked[-1].join(LONG)
+            assert not asked[-1].is_alive(), "it waits for ever"
+
+    pool.clock.asked = look_meanwhile
+    pool._idle_tick()
+    assert len(asked) == 2, "to see that the interval is over, and to begin the next"
+    assert pool.provider.counts["purge_lazy"] == 1
+    assert pool.stats().unbacked_bytes == 0, "the interval before had used it"
+
+
+def test_intervals_that_several_threads_end(make: Callable[..., LookingPool]) -> None:
+    pool = make(rungs=("dalloc", "purge_lazy", "decommit"), after_operations=1)
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+
+    def work() -> None:
+        for _ in range(300):
+            use(pool, 16 * KIB)
+            pool.sweep()
+            pool._idle_tick()
+
+    try:
+        run_all(*[work] * 4)
+    finally:
+        sys.setswitchinterval(before)
+    assert pool.stats().peak_used_bytes >= 16 * KIB
+
+
+def test_an_interval_may_end_while_one_is_ending(make: Callable[..., LookingPool]) -> None:
+    """What the garbage collector runs may come by in the middle."""
+    pool = make(rungs=("purge_lazy", "decommit"), after_seconds=10)
+    use(pool, 256 * KIB)
+    pool.sweep()
+    inner: list[list[tuple[int, str | None]]] = []
+
+    def while_it_ends() -> None:
+        if not inner:
+            inner.append([])
+            inner[0] += went(pool)
+            pool.reset_peaks()
+
+    pool.clock.asked = while_it_ends
+    outer = went(pool)
+    assert (inner, outer) == ([[(256 * KIB, "purge_lazy")]], [(256 * KIB, "decommit")])
+
+
 # Peaks.
 
 
@@ -339,6 +407,36 @@ def test_a_forked_child_has_no_thread_and_no_hurry(provider: LadderedProvider) -
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
     pool.close()
     assert pool._idle_thread.join(60)
+
+
+def test_a_forked_child_waits_for_no_thread_of_its_parent(provider: LadderedProvider) -> None:
+    pool = Pool(provider, growth=GROWTH)
+    pool._follow(Idle())
+    held, let_go = threading.Event(), threading.Event()
+
+    def end_an_interval() -> None:
+        with pool._idle_watch._lock, pool._idle_watch.peaks._lock:
+            held.set()
+            assert let_go.wait(LONG)
+
+    thread = threading.Thread(target=end_an_interval)
+    thread.start()
+    assert held.wait(LONG)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)
+        child = os.fork()
+    if not child:
+        status = 1
+        try:
+            signal.alarm(LONG)
+            pool.reset_peaks()
+            status = 0 if pool.sweep() == [] else 2
+        finally:
+            os._exit(status)
+    let_go.set()
+    thread.join(LONG)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    pool.close()
 
 
 # The policy.
