@@ -11,12 +11,15 @@ import abc
 import enum
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, NamedTuple, NoReturn, TypeAlias
+from types import TracebackType
+from typing import Any, ClassVar, NamedTuple, NoReturn, TypeAlias, TypeVar
 
 from umfpy.errors import InvalidArgument, NotSupported
 
 #: One side of a copy: an address, or any object with the buffer protocol (host memory).
 Location: TypeAlias = "int | bytes | bytearray | memoryview"
+
+Self = TypeVar("Self", bound="Provider")
 
 
 class Capability(enum.Flag):
@@ -336,7 +339,27 @@ class Provider(abc.ABC):
         return 0
 
     def close(self) -> None:  # noqa: B027  (many hold nothing)
-        """Let go of the driver.  Memory that is still allocated stays the caller's to free."""
+        """Let go of the driver.  Memory that is still allocated stays the caller's to free.
+
+        At the end of a `with` block as well.
+        """
+
+    def __enter__(self: Self) -> Self:
+        """Return the provider itself; `close` is called at the end of the block."""
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        """Return the kind, and what memory it is: ``CudaProvider(0, 'managed')``."""
+        device = f"{self.device}, " if self.device >= 0 else ""
+        return f"{type(self).__name__}({device}{self.memory_type!r})"
 
     def __reduce__(self) -> NoReturn:
         refuse_copy(self)

@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 import weakref
 from collections.abc import Sequence
-from pathlib import Path
 
+from umfpy.arguments import check_flag, check_path
 from umfpy.errors import InvalidArgument, IpcError, NotSupported
 from umfpy.provider import Capability, Provider
 from umfpy.providers.host.filemap import FileBacking
@@ -53,7 +53,9 @@ class FileProvider(MappedProvider):
     def __init__(
         self, path: str | os.PathLike[str], *, overwrite: bool = False, keep: bool = True
     ) -> None:
-        self.path = str(Path(path).absolute())
+        check_flag(overwrite, "overwrite")
+        check_flag(keep, "keep")
+        self.path = str(check_path(path, "path").absolute())
         system = System(self.name)
         fd = open_alone(system, self.path)
         try:
@@ -107,6 +109,9 @@ class FileProvider(MappedProvider):
     def for_ipc(cls, scope: str) -> Provider:
         """Return what opens other processes' files; it has none of its own."""
         return FileImporter()
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.path!r})"
 
     def _leads_here(self) -> bool:
         return _leads_to(self.path, os.fstat(self._file.fd))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from typing import Any
 
+from umfpy.arguments import check_choice, check_number
 from umfpy.errors import InvalidArgument, OutOfMemoryError
 from umfpy.provider import Capability
 from umfpy.providers.host.arguments import check_request, is_power_of_two, round_up
@@ -16,6 +17,9 @@ from umfpy.units import format_size
 
 #: What CuPy and PyTorch expect of device memory.
 _DEVICE_GRANULE = 512
+
+#: What an address may be of: `umfpy.AllocationInfo.memory_type`.
+_TYPES = ("host", "device", "managed", "shared")
 
 
 class FixedProvider(HostAccess):
@@ -55,10 +59,13 @@ class FixedProvider(HostAccess):
     ) -> None:
         super().__init__()
         source = find_range(buffer, size)
+        if memory_type is not None:
+            check_choice(memory_type, _TYPES, "memory_type")
         self.memory_type = memory_type or ("host" if source.host else "device")
         on_host = source.host and self.memory_type == "host"
-        self.device = device
-        self.granule = granule or (HostAccess.granule if on_host else _DEVICE_GRANULE)
+        self.device = check_number(device, "device", least=-1)
+        usual = HostAccess.granule if on_host else _DEVICE_GRANULE
+        self.granule = usual if granule is None else check_number(granule, "granule", least=1)
         if not is_power_of_two(self.granule):
             raise InvalidArgument(f"the granule is {granule}; it must be a power of two")
         self.capabilities = Capability.SPLIT
@@ -141,6 +148,11 @@ class FixedProvider(HostAccess):
     def live_count(self) -> int:
         """Return how many pieces are allocated."""
         return len(self._pieces)
+
+    def __repr__(self) -> str:
+        device = f" of device {self.device}" if self.device >= 0 else ""
+        size = format_size(self._total)
+        return f"{type(self).__name__}({size} of {self.memory_type} memory{device})"
 
     def _exhausted(self, size: int, alignment: int) -> OutOfMemoryError:
         free, largest = self._free.total, self._free.largest

@@ -8,6 +8,7 @@ import os
 import weakref
 from collections.abc import Iterable
 
+from umfpy.arguments import check_flag
 from umfpy.errors import InvalidArgument
 from umfpy.provider import Capability, Provider
 from umfpy.providers.host.filemap import FileBacking
@@ -73,6 +74,7 @@ class HostProvider(ReservingProvider):
         numa_nodes: Iterable[int] | None = None,
         name: str | None = None,
     ) -> None:
+        check_flag(shared, "shared")
         if name is not None and (not shared or huge_pages in ("2MiB", "1GiB")):
             raise InvalidArgument("a name needs shared=True, and pages of the system's own size")
         system = System(self.name)
@@ -114,6 +116,10 @@ class HostProvider(ReservingProvider):
         if self._unlink is not None:
             self._unlink()
         super().close()
+
+    def __repr__(self) -> str:
+        shared = "shared=True" if Capability.IPC in self.capabilities else ""
+        return f"{type(self).__name__}({shared})"
 
     @classmethod
     def for_ipc(cls, scope: str) -> Provider:

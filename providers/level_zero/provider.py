@@ -6,6 +6,7 @@ import contextlib
 from collections.abc import Sequence
 from functools import partial
 
+from umfpy.arguments import check_items, check_number
 from umfpy.errors import (
     DriverError,
     InvalidArgument,
@@ -85,6 +86,8 @@ class LevelZeroProvider(LevelZeroBase):
         on_device = memory_type != "host"
         if on_device and device is None:
             raise InvalidArgument(f"{memory_type} memory needs a device")
+        check_number(ordinal, "ordinal")
+        others = check_items(resident_devices, "resident_devices", "devices")
         super().__init__(device, context, ordinal)
         self.memory_type = memory_type
         self.device = self._device.index if on_device else -1
@@ -98,7 +101,7 @@ class LevelZeroProvider(LevelZeroBase):
             self._imports = LevelZeroImports(self._driver, handle, self._device, self._later)
             self._holdings.append(self._imports)
             self._residency = Residency(self._driver, handle, self._device, at_home=on_device)
-            for each in resident_devices:
+            for each in others:
                 self.add_resident_device(each)
         except BaseException:
             with contextlib.suppress(UmfpyError):
@@ -321,6 +324,3 @@ class LevelZeroProvider(LevelZeroBase):
                 f"Level Zero has no IPC for {self.memory_type} memory; use "
                 'LevelZeroProvider(memory_type="device")'
             )
-
-    def __repr__(self) -> str:
-        return f"LevelZeroProvider({self._device.index}, {self.memory_type!r})"

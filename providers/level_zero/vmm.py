@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 from typing import Any
 
-from umfpy.errors import UmfpyError
+from umfpy.errors import InvalidArgument, UmfpyError
 from umfpy.providers.level_zero.base import LevelZeroBase
 from umfpy.providers.level_zero.vmm_driver import LevelZeroVmmDriver
 from umfpy.providers.vmm.backing import Backing
@@ -61,6 +61,8 @@ class LevelZeroVmmProvider(VmmProvider, LevelZeroBase):
         reserve: int | str | None = None,
         context: int | None = None,
     ) -> None:
+        if device is None:
+            raise InvalidArgument("device memory needs a device: device must not be None")
         super().__init__(device, context, 0)
         self.device = self._device.index
         try:
@@ -99,6 +101,3 @@ class LevelZeroVmmProvider(VmmProvider, LevelZeroBase):
         while self._page_size(largest) > page:
             largest //= 2
         return Units(page, None, largest)
-
-    def __repr__(self) -> str:
-        return f"LevelZeroVmmProvider({self._device.index})"
