@@ -21,11 +21,11 @@ for sanitizer in address,undefined thread; do
     build "$sanitizer" "$work/$sanitizer"
 done
 # The array of blocks is counted as twice what it is.
-plant address,undefined umfpy/core/extent_map.pyx \
+plant address,undefined umfpy/core/entries.pxd \
     's/<size_t>capacity \* 2 \* sizeof(Block)/<size_t>capacity * sizeof(Block)/' \
     'heap-buffer-overflow' growth
 # A shift by the width of the number.
-plant address,undefined umfpy/core/extent_map.pyx \
+plant address,undefined umfpy/core/starts.pxd \
     's/>> m.hash_shift)$/>> (m.hash_shift + 6))/' \
     'shift exponent' growth
 # A C thread frees without the lock.

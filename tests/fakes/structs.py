@@ -46,7 +46,7 @@ def _read(file: str) -> None:
         _PLAIN[name] = type(name, (ctypes.Structure,), {"_fields_": fields})
 
 
-for _file in ("lock.pxd", "bins.pxd", "regions.pxd", "extent_map.pxd"):
+for _file in ("lock.pxd", "bins.pxd", "regions.pxd", "structs.pxd"):
     _read(_file)
 
 

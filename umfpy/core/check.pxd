@@ -1,6 +1,6 @@
 """The invariants of the extent map, read off the structure itself."""
 
-from umfpy.core.extent_map cimport Map
+from umfpy.core.structs cimport Map
 
 # The first invariant that does not hold, in words, or NULL.  Cheap: only the counters;
 # full: every block, bin, region and chain.

@@ -5,7 +5,9 @@
 from libc.stdint cimport uint32_t, uint64_t
 
 from umfpy.core.bins cimport FIRST, NO_BIN, SECOND, Bins, bin_of, bins_find, bins_head
-from umfpy.core.extent_map cimport (
+from umfpy.core.extent_map cimport map_exact, map_locate
+from umfpy.core.regions cimport Regions, region_of
+from umfpy.core.structs cimport (
     FIRST_STREAM,
     HIDDEN,
     HOSTS,
@@ -16,13 +18,10 @@ from umfpy.core.extent_map cimport (
     is_backed,
     is_busy,
     is_used,
-    map_exact,
-    map_locate,
     requested_of,
     span_of,
     tag_of,
 )
-from umfpy.core.regions cimport Regions, region_of
 
 # What the walk over all extents adds up.
 cdef struct Sums:

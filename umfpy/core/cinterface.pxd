@@ -18,7 +18,7 @@ interpreter ends there is none, so that such calls then fail.
 
 from libc.stdint cimport uint64_t
 
-from umfpy.core.extent_map cimport Map
+from umfpy.core.structs cimport Map
 
 # What the capsule named `umfpy.port.1` holds.
 cdef struct Functions:

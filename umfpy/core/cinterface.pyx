@@ -7,21 +7,12 @@ from cpython.ref cimport Py_INCREF
 from libc.stdint cimport uint32_t, uint64_t, uintptr_t
 from libc.stdlib cimport calloc
 
-from umfpy.core.extent_map cimport (
-    DONE,
-    NO_FIT,
-    TAG_MASK,
-    Map,
-    Status,
-    map_alloc,
-    map_free,
-    map_tag,
-    tag_of,
-)
+from umfpy.core.extent_map cimport map_alloc, map_free, map_tag
 from umfpy.core.extents cimport find_freeable
 from umfpy.core.lock cimport lock_acquire, lock_release, lock_share
 from umfpy.core.numbers cimport ANY_SIZE
 from umfpy.core.pool cimport BasePool
+from umfpy.core.structs cimport DONE, NO_FIT, TAG_MASK, Map, Status, tag_of
 
 from umfpy.errors import InvalidArgument
 

@@ -3,41 +3,64 @@
 """The extent map's bodies; `extent_map.pxd` says what each does, DESIGN.md why."""
 
 from libc.stdint cimport uint32_t, uint64_t
-from libc.stdlib cimport calloc, free, malloc, realloc
+from libc.stdlib cimport calloc, free
 from libc.string cimport memset
 
-from umfpy.core.bins cimport (
-    NO_BIN,
-    Bins,
-    bin_above,
-    bin_of,
-    bins_find,
-    bins_head,
-    bins_init,
-    bins_mark,
-    bins_unmark,
+from umfpy.core.bins cimport NO_BIN, Bins, bins_find, bins_head
+from umfpy.core.entries cimport give_block, reserve_blocks, take_block, take_extent
+from umfpy.core.places cimport build_regions, locate_any, nearest_below, note_free, note_used
+from umfpy.core.regions cimport regions_bytes, regions_delete
+from umfpy.core.shelves cimport find_fit, make_shelf, shelve, unshelve
+from umfpy.core.starts cimport index_block, reserve_index, slot_of, unindex_block
+from umfpy.core.structs cimport (
+    DONE,
+    FIRST_STREAM,
+    HOSTS,
+    MAX_EXTENTS,
+    MAX_SLACK,
+    NO_FIT,
+    NO_HOST_MEMORY,
+    RETIRING,
+    SAFE,
+    TAG_BITS,
+    TAG_MASK,
+    TOO_MANY_EXTENTS,
+    TOO_MANY_STREAMS,
+    UNBACKED,
+    UNINDEXED,
+    Block,
+    Extent,
+    Map,
+    Shelf,
+    Status,
+    Stretch,
+    extent_of,
+    is_apart,
+    is_backed,
+    is_busy,
+    is_used,
+    lead_of,
+    padded,
+    requested_of,
+    shelf_tag,
+    span_of,
+    tag_of,
 )
-from umfpy.core.regions cimport (
-    NO_REGION,
-    Regions,
-    region_of,
-    regions_before,
-    regions_bytes,
-    regions_delete,
-    regions_new,
-    regions_set,
-    regions_unset,
+from umfpy.core.tiling cimport (
+    absorb,
+    carve,
+    count_in,
+    count_out,
+    cut,
+    set_tag,
+    settle,
+    unlist_free_extent,
 )
 
 cdef enum:
     FIRST_BLOCKS = 64  # capacities to start with; each doubles when full
     FIRST_EXTENTS = 8
     FIRST_HASH_SHIFT = 58
-    REGION_GRANULES_SHIFT = 7  # a region holds at most 128 blocks: the longest walk of a look-up
-    MAX_BLOCKS = 0xFFFFFFF0
-    LOWEST_SCAN = 512  # how many blocks are compared for the lowest address
-
-cdef uint64_t GOLDEN = 0x9E3779B97F4A7C15  # 2^64 / golden ratio: Knuth's multiplicative hash
 
 
 # --- Life ------------------------------------------------------------------------------------
@@ -106,233 +129,10 @@ cdef uint64_t map_metadata_bytes(const Map* m) noexcept nogil:
 # --- Entries of the arrays -------------------------------------------------------------------
 
 
-cdef bint reserve_blocks(Map* m, uint32_t count) noexcept nogil:
-    """See to it that the next `count` calls of `take_block` succeed."""
-    cdef uint32_t capacity = m.blocks_capacity
-    cdef Block* blocks
-    # The list of unused entries is not counted: room for all of them is kept at the end.
-    if m.blocks_used + count <= capacity:
-        return True
-    if capacity > MAX_BLOCKS // 2:
-        return False
-    blocks = <Block*>realloc(m.blocks, <size_t>capacity * 2 * sizeof(Block))
-    if blocks == NULL:
-        return False
-    m.blocks = blocks
-    m.blocks_capacity = capacity * 2
-    return True
-
-
-cdef inline uint32_t take_block(Map* m) noexcept nogil:
-    """An unused entry, after `reserve_blocks`.  Its generation is even and stays."""
-    cdef uint32_t block = m.blocks_unused
-    if block:
-        m.blocks_unused = m.blocks[block].next
-        return block
-    block = m.blocks_used
-    m.blocks_used += 1
-    m.blocks[block].generation = 0
-    return block
-
-
-cdef inline void give_block(Map* m, uint32_t block) noexcept nogil:
-    m.blocks[block].next = m.blocks_unused
-    m.blocks_unused = block
-
-
-cdef uint32_t take_extent(Map* m) noexcept nogil:
-    """An unused entry, 0 without memory for one."""
-    cdef uint32_t extent = m.extents_unused
-    cdef Extent* extents
-    if extent:
-        m.extents_unused = m.extents[extent].next_free
-        return extent
-    if m.extents_used == m.extents_capacity:
-        extents = <Extent*>realloc(m.extents, m.extents_capacity * 2 * sizeof(Extent))
-        if extents == NULL:
-            return 0
-        m.extents = extents
-        m.extents_capacity *= 2
-    extent = m.extents_used
-    m.extents_used += 1
-    return extent
-
-
 # --- Free blocks by size: shelves and bins ---------------------------------------------------
 
 
-cdef Status make_shelf(Map* m, uint32_t tag) noexcept nogil:
-    if m.shelves[tag] == NULL:
-        m.shelves[tag] = <Shelf*>malloc(sizeof(Shelf))
-        if m.shelves[tag] == NULL:
-            return NO_HOST_MEMORY
-        m.shelves[tag].stream = 0
-        bins_init(&m.shelves[tag].bins)
-    return DONE
-
-
-cdef inline void shelve(Map* m, uint32_t block) noexcept nogil:
-    """Put a free block into the bin of its tag and size, in front."""
-    cdef Bins* bins = &m.shelves[tag_of(m, block)].bins
-    cdef uint32_t bin = bin_of(span_of(m, block) >> m.granule_shift)
-    cdef uint32_t* head = bins_head(bins, bin)
-    m.blocks[block].slack = 0
-    m.blocks[block].chain = head[0]
-    if head[0]:
-        m.blocks[head[0]].slack = block
-    else:
-        bins_mark(bins, bin)
-    head[0] = block
-
-
-cdef inline void unshelve(Map* m, uint32_t block) noexcept nogil:
-    """Take a free block out of its bin."""
-    cdef Block* entry = &m.blocks[block]
-    cdef Bins* bins
-    cdef uint32_t bin
-    if entry.chain:
-        m.blocks[entry.chain].slack = entry.slack
-    if entry.slack:
-        m.blocks[entry.slack].chain = entry.chain
-        return
-    bins = &m.shelves[tag_of(m, block)].bins
-    bin = bin_of(span_of(m, block) >> m.granule_shift)
-    bins_head(bins, bin)[0] = entry.chain
-    if entry.chain == 0:
-        bins_unmark(bins, bin)
-
-
-cdef uint32_t closest(
-    const Map* m, uint32_t block, uint64_t bytes, uint64_t alignment, uint32_t scan
-) noexcept nogil:
-    """The smallest block that fits among the first `scan` of the list that `block` heads."""
-    cdef uint32_t best = 0
-    cdef uint64_t best_span = ~<uint64_t>0
-    cdef uint64_t span
-    while block and scan:
-        span = span_of(m, block)
-        if span < best_span and span >= bytes and (
-            span - bytes >= lead_of(m, block, alignment)
-        ):
-            best = block
-            if span == bytes:
-                break
-            best_span = span
-        block = m.blocks[block].chain
-        scan -= 1
-    return best
-
-
-cdef uint32_t lowest(
-    const Map* m, const Bins* bins, uint32_t own, uint64_t bytes, uint64_t alignment
-) noexcept nogil:
-    """The block of the lowest address that fits, among the first some hundred of its size and up.
-
-    What lies low stays full, and what lies high comes free in large pieces.
-    """
-    cdef uint32_t best = 0
-    cdef uint32_t left = LOWEST_SCAN
-    cdef uint32_t bin = bins_find(bins, own)
-    cdef uint32_t block
-    cdef uint64_t span
-    while bin != <uint32_t>NO_BIN and left:
-        block = bins_head(<Bins*>bins, bin)[0]
-        while block and left:
-            span = span_of(m, block)
-            if span >= bytes and span - bytes >= lead_of(m, block, alignment) and (
-                best == 0 or m.blocks[block].start < m.blocks[best].start
-            ):
-                best = block
-            block = m.blocks[block].chain
-            left -= 1
-        bin = bins_find(bins, bin + 1)
-    return best
-
-
-cdef uint32_t find_fit(
-    const Map* m, const Shelf* shelf, uint64_t bytes, uint64_t alignment
-) noexcept nogil:
-    """A free block of the shelf that holds `bytes` at this alignment, 0 for none.
-
-    The bin of that size comes first, where `Map.scan` blocks are looked at; then the lowest bin
-    in which every block fits.  What is left of the bins between is searched only when all else
-    failed: growing costs a driver call, which is more than a list.
-    """
-    cdef Bins* bins = <Bins*>&shelf.bins
-    cdef uint64_t granules = bytes >> m.granule_shift
-    cdef uint64_t lead = (alignment - 1) >> m.granule_shift
-    cdef uint32_t own = bin_of(granules)
-    cdef uint32_t bin
-    cdef uint32_t block
-    if m.low_from and bytes >= m.low_from:
-        block = lowest(m, bins, own, bytes, alignment)
-        if block:
-            return block
-    if m.scan:
-        block = closest(m, bins_head(bins, own)[0], bytes, alignment, m.scan)
-        if block:
-            return block
-    bin = bins_find(bins, bin_above(granules + lead))
-    if bin != <uint32_t>NO_BIN:
-        # Cannot fail: every block here has room for the bytes and the worst lead.
-        return closest(m, bins_head(bins, bin)[0], bytes, alignment, max(m.scan, 1))
-    bin = bins_find(bins, own)
-    while bin != <uint32_t>NO_BIN:
-        block = closest(m, bins_head(bins, bin)[0], bytes, alignment, ~<uint32_t>0)
-        if block:
-            return block
-        bin = bins_find(bins, bin + 1)
-    return 0
-
-
 # --- Used blocks by address: the hash of starts ----------------------------------------------
-
-
-cdef inline uint32_t slot_of(const Map* m, uint64_t start) noexcept nogil:
-    return <uint32_t>(((start >> m.granule_shift) * GOLDEN) >> m.hash_shift)
-
-
-cdef bint reserve_index(Map* m) noexcept nogil:
-    """See to it that one more block can be indexed without long chains."""
-    cdef uint32_t* old = m.hash
-    cdef uint64_t size = <uint64_t>1 << (64 - m.hash_shift)
-    cdef uint64_t i
-    cdef uint32_t block
-    cdef uint32_t chain
-    if m.indexed < size:
-        return True
-    m.hash = <uint32_t*>calloc(size * 2, sizeof(uint32_t))
-    if m.hash == NULL:
-        m.hash = old
-        return False
-    m.hash_shift -= 1
-    for i in range(size):
-        block = old[i]
-        while block:
-            chain = m.blocks[block].chain
-            link(m, block)
-            block = chain
-    free(old)
-    return True
-
-
-cdef inline void link(Map* m, uint32_t block) noexcept nogil:
-    cdef uint32_t* slot = &m.hash[slot_of(m, m.blocks[block].start)]
-    m.blocks[block].chain = slot[0]
-    slot[0] = block
-
-
-cdef inline void index_block(Map* m, uint32_t block) noexcept nogil:
-    link(m, block)
-    m.indexed += 1
-
-
-cdef inline void unindex_block(Map* m, uint32_t block) noexcept nogil:
-    cdef uint32_t* slot = &m.hash[slot_of(m, m.blocks[block].start)]
-    while slot[0] != block:
-        slot = &m.blocks[slot[0]].chain
-    slot[0] = m.blocks[block].chain
-    m.indexed -= 1
 
 
 cdef uint32_t map_exact(const Map* m, uint64_t start) noexcept nogil:
@@ -346,56 +146,10 @@ cdef uint32_t map_exact(const Map* m, uint64_t start) noexcept nogil:
 # --- Used blocks by any address: the regions -------------------------------------------------
 
 
-cdef inline void note_used(Map* m, uint32_t block) noexcept nogil:
-    """`block` became used: it may be the last of its region."""
-    cdef Regions* regions = m.extents[extent_of(m, block)].regions
-    cdef uint64_t region
-    cdef uint32_t after = m.blocks[block].next
-    if regions == NULL:
-        return
-    region = region_of(regions, m.blocks[block].start)
-    while not is_used(m, after) and region_of(regions, m.blocks[after].start) == region:
-        after = m.blocks[after].next
-    if region_of(regions, m.blocks[after].start) != region or m.blocks[after].next == 0:
-        regions_set(regions, region, block)
-
-
-cdef inline void note_free(Map* m, uint32_t block) noexcept nogil:
-    """`block` is about to become free: the one before it may be the last of the region now."""
-    cdef Regions* regions = m.extents[extent_of(m, block)].regions
-    cdef uint64_t region
-    cdef uint32_t before
-    if regions == NULL:
-        return
-    region = region_of(regions, m.blocks[block].start)
-    if regions.last[region] != block:
-        return
-    before = m.blocks[block].prev
-    while not is_used(m, before) and region_of(regions, m.blocks[before].start) == region:
-        before = m.blocks[before].prev
-    # Entry 0, below the first block, is used and lies in no region.
-    if is_used(m, before) and region_of(regions, m.blocks[before].start) == region:
-        regions.last[region] = before
-    else:
-        regions_unset(regions, region)
-
-
-cdef void build_regions(Map* m, uint32_t extent) noexcept nogil:
-    """Make the extent's table, which is kept up from then on.  Without memory there is none."""
-    cdef Extent* entry = &m.extents[extent]
-    cdef uint32_t block = entry.first
-    map_settle(m)
-    entry.regions = regions_new(entry.base, entry.size, m.granule_shift + REGION_GRANULES_SHIFT)
-    while entry.regions != NULL and block != entry.sentinel:
-        if is_used(m, block):
-            # Upwards, so that the last of a region stays.
-            regions_set(entry.regions, region_of(entry.regions, m.blocks[block].start), block)
-        block = m.blocks[block].next
-
-
 cdef uint32_t map_locate(Map* m, uint32_t extent, uint64_t address) noexcept nogil:
     cdef uint32_t block
     if m.extents[extent].regions == NULL:
+        map_settle(m)
         build_regions(m, extent)
     block = nearest_below(m, extent, address)
     # Down to the block that covers the address: blocks tile, so the first to start at or below.
@@ -404,37 +158,6 @@ cdef uint32_t map_locate(Map* m, uint32_t extent, uint64_t address) noexcept nog
     if block == 0 or not is_used(m, block) or m.blocks[m.blocks[block].next].start <= address:
         return 0
     return block
-
-
-cdef uint32_t locate_any(Map* m, uint32_t extent, uint64_t address) noexcept nogil:
-    """The block at an address of the extent, used or free.
-
-    Between two used blocks are as many free ones as their tags change.
-    """
-    cdef uint32_t block
-    if m.extents[extent].regions == NULL:
-        build_regions(m, extent)
-    block = nearest_below(m, extent, address)
-    if block == 0:
-        block = m.extents[extent].first
-    while m.blocks[block].start > address:
-        block = m.blocks[block].prev
-    while m.blocks[m.blocks[block].next].start <= address:
-        block = m.blocks[block].next
-    return block
-
-
-cdef uint32_t nearest_below(const Map* m, uint32_t extent, uint64_t address) noexcept nogil:
-    """A block from which a few steps down lead to the one at the address; 0 if none is used."""
-    cdef const Regions* regions = m.extents[extent].regions
-    cdef uint64_t region
-    if regions == NULL:
-        return m.blocks[m.extents[extent].sentinel].prev  # no memory for a table: all the steps
-    region = region_of(regions, address)
-    if regions.last[region]:
-        return regions.last[region]
-    region = regions_before(regions, region)
-    return 0 if region == <uint64_t>NO_REGION else regions.last[region]
 
 
 # --- Extents ---------------------------------------------------------------------------------
@@ -522,49 +245,6 @@ cdef inline void withdraw(Map* m, uint32_t block) noexcept nogil:
     count_out(&m.counters, tag_of(m, block), span)
     count_in(&m.counters, UNBACKED, span)
     set_tag(m, block, UNBACKED)
-
-
-cdef inline void count_in(Counters* counters, uint32_t tag, uint64_t size) noexcept nogil:
-    """So much free memory of this tag is there now."""
-    if not is_backed(tag):
-        counters.unbacked += size
-        return
-    if tag == HIDDEN:
-        counters.hidden += size
-    counters.reserved += size
-    if counters.reserved > counters.peak_reserved:
-        counters.peak_reserved = counters.reserved
-
-
-cdef inline void count_out(Counters* counters, uint32_t tag, uint64_t size) noexcept nogil:
-    """So much free memory of this tag is there no more."""
-    if not is_backed(tag):
-        counters.unbacked -= size
-        return
-    if tag == HIDDEN:
-        counters.hidden -= size
-    counters.reserved -= size
-
-
-cdef void list_free_extent(Map* m, uint32_t extent) noexcept nogil:
-    cdef Extent* entry = &m.extents[extent]
-    entry.wholly_free = True
-    entry.prev_free = 0
-    entry.next_free = m.extents_free
-    if m.extents_free:
-        m.extents[m.extents_free].prev_free = extent
-    m.extents_free = extent
-
-
-cdef void unlist_free_extent(Map* m, uint32_t extent) noexcept nogil:
-    cdef Extent* entry = &m.extents[extent]
-    entry.wholly_free = False
-    if entry.next_free:
-        m.extents[entry.next_free].prev_free = entry.prev_free
-    if entry.prev_free:
-        m.extents[entry.prev_free].next_free = entry.next_free
-    else:
-        m.extents_free = entry.next_free
 
 
 # --- Streams ---------------------------------------------------------------------------------
@@ -668,68 +348,6 @@ cdef Status map_retag(
 
 
 # --- Blocks ----------------------------------------------------------------------------------
-
-
-cdef inline void settle(Map* m, uint32_t block) noexcept nogil:
-    """Shelve a free block, joined with the free neighbours of its tag."""
-    cdef uint32_t after = m.blocks[block].next
-    cdef uint32_t before = m.blocks[block].prev
-    cdef uint32_t home = m.blocks[block].home
-    if not is_used(m, after) and m.blocks[after].home == home:
-        unshelve(m, after)
-        absorb(m, block, after)
-    if not is_used(m, before) and m.blocks[before].home == home:
-        unshelve(m, before)
-        absorb(m, before, block)
-        block = before
-    shelve(m, block)
-    if m.blocks[block].prev == 0 and m.blocks[m.blocks[block].next].next == 0 and (
-        not is_busy(tag_of(m, block))
-    ):
-        list_free_extent(m, extent_of(m, block))
-
-
-cdef inline void set_tag(Map* m, uint32_t block, uint32_t tag) noexcept nogil:
-    m.blocks[block].home = (m.blocks[block].home & ~<uint32_t>TAG_MASK) | tag
-
-
-cdef inline void absorb(Map* m, uint32_t low, uint32_t high) noexcept nogil:
-    """Make `low` cover `high` too, and give the entry of `high` back."""
-    cdef uint32_t after = m.blocks[high].next
-    m.blocks[low].next = after
-    m.blocks[after].prev = low
-    give_block(m, high)
-
-
-cdef inline uint32_t cut(Map* m, uint32_t block, uint64_t first_bytes) noexcept nogil:
-    """Cut a block in two; the new upper one has no state yet but its place."""
-    cdef uint32_t upper = take_block(m)
-    cdef uint32_t after = m.blocks[block].next
-    m.blocks[upper].start = m.blocks[block].start + first_bytes
-    m.blocks[upper].prev = block
-    m.blocks[upper].next = after
-    m.blocks[upper].home = m.blocks[block].home
-    m.blocks[block].next = upper
-    m.blocks[after].prev = upper
-    return upper
-
-
-cdef inline uint32_t carve(Map* m, uint32_t block, uint64_t lead, uint64_t bytes) noexcept nogil:
-    """Take `bytes` from `lead` on out of a free block; what is around them stays free.
-
-    After `reserve_blocks`, of 2 at most.  What is returned stands in no bin.
-    """
-    cdef uint32_t lower
-    unshelve(m, block)
-    if m.extents[extent_of(m, block)].wholly_free:
-        unlist_free_extent(m, extent_of(m, block))
-    if lead:
-        lower = block
-        block = cut(m, lower, lead)
-        shelve(m, lower)
-    if span_of(m, block) > bytes:
-        shelve(m, cut(m, block, bytes))
-    return block
 
 
 cdef Status map_search(

@@ -2,9 +2,10 @@
 
 from libc.stdint cimport uint32_t, uint64_t
 
-from umfpy.core.extent_map cimport HOSTS, Map, Status, map_exact, requested_of
+from umfpy.core.extent_map cimport map_exact
 from umfpy.core.numbers cimport ANY_SIZE
 from umfpy.core.registry cimport Extent
+from umfpy.core.structs cimport HOSTS, Map, Status, requested_of
 
 
 cdef class ExtentMap:

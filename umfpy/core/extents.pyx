@@ -12,21 +12,6 @@ from libc.stdlib cimport free
 
 from umfpy.core.check cimport map_check
 from umfpy.core.extent_map cimport (
-    DONE,
-    FIRST_STREAM,
-    HOSTS,
-    MAX_EXTENTS,
-    NO_HOST_MEMORY,
-    TAG_MASK,
-    TOO_MANY_EXTENTS,
-    TOO_MANY_STREAMS,
-    UNINDEXED,
-    Block,
-    Counters,
-    Status,
-    extent_of,
-    is_backed,
-    is_used,
     map_add_extent,
     map_alloc,
     map_alloc_extent,
@@ -44,11 +29,32 @@ from umfpy.core.extent_map cimport (
     map_split,
     map_tag,
     map_unite,
+)
+from umfpy.core.lock cimport lock_enter, lock_release
+from umfpy.core.numbers cimport ANY_SIZE, NO_SIZE, as_u64
+from umfpy.core.registry cimport Extent, innermost, register, unregister
+from umfpy.core.spans cimport Span, copy_free, copy_spans
+from umfpy.core.structs cimport (
+    DONE,
+    FIRST_STREAM,
+    HOSTS,
+    MAX_EXTENTS,
+    NO_HOST_MEMORY,
+    TAG_MASK,
+    TOO_MANY_EXTENTS,
+    TOO_MANY_STREAMS,
+    UNINDEXED,
+    Block,
+    Counters,
+    Status,
+    extent_of,
+    is_backed,
+    is_used,
     requested_of,
     span_of,
     tag_of,
 )
-from umfpy.core.extent_map cimport (  # each by another name: Python knows them by these
+from umfpy.core.structs cimport (  # each by another name: Python knows them by these
     COMING as TAG_COMING,
     HIDDEN as TAG_HIDDEN,
     LEAVING as TAG_LEAVING,
@@ -56,10 +62,6 @@ from umfpy.core.extent_map cimport (  # each by another name: Python knows them 
     SAFE as TAG_SAFE,
     UNBACKED as TAG_UNBACKED,
 )
-from umfpy.core.lock cimport lock_enter, lock_release
-from umfpy.core.numbers cimport ANY_SIZE, NO_SIZE, as_u64
-from umfpy.core.registry cimport Extent, innermost, register, unregister
-from umfpy.core.spans cimport Span, copy_free, copy_spans
 
 from umfpy.core import registry
 from umfpy.core.registry import innermost

@@ -10,7 +10,13 @@ from libc.stdint cimport uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport free, realloc
 
 from umfpy.core.bins cimport NO_BIN, Bins, bin_of, bins_find, bins_head
-from umfpy.core.extent_map cimport (
+from umfpy.core.extent_map cimport map_alloc, map_alloc_extent, map_free, map_settle, map_tag
+from umfpy.core.extents cimport ExtentMap, as_alignment
+from umfpy.core.lock cimport lock_enter, lock_release
+from umfpy.core.numbers cimport as_u64
+from umfpy.core.pool cimport Allocation, BasePool, as_stream
+from umfpy.core.registry cimport Extent
+from umfpy.core.structs cimport (
     DONE,
     FIRST_STREAM,
     MAX_SLACK,
@@ -23,20 +29,10 @@ from umfpy.core.extent_map cimport (
     is_busy,
     is_used,
     lead_of,
-    map_alloc,
-    map_alloc_extent,
-    map_free,
-    map_settle,
-    map_tag,
     requested_of,
     span_of,
     tag_of,
 )
-from umfpy.core.extents cimport ExtentMap, as_alignment
-from umfpy.core.lock cimport lock_enter, lock_release
-from umfpy.core.numbers cimport as_u64
-from umfpy.core.pool cimport Allocation, BasePool, as_stream
-from umfpy.core.registry cimport Extent
 
 from umfpy.errors import InvalidArgument, StaleHandle
 

@@ -2,8 +2,8 @@
 
 from libc.stdint cimport uint32_t, uint64_t
 
-from umfpy.core.extent_map cimport Map, Stretch
 from umfpy.core.extents cimport ExtentMap
+from umfpy.core.structs cimport Map, Stretch
 
 
 # A used block, as it was when it was taken.

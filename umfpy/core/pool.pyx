@@ -16,22 +16,11 @@ from cpython.long cimport PyLong_CheckExact
 from cpython.ref cimport PyObject
 from libc.stdint cimport uint32_t, uint64_t
 
-from umfpy.core.extent_map cimport (
-    DONE,
-    NO_FIT,
-    Map,
-    Status,
-    map_alloc,
-    map_dirty,
-    map_free,
-    map_resize,
-    map_tag,
-    padded,
-    tag_of,
-)
+from umfpy.core.extent_map cimport map_alloc, map_dirty, map_free, map_resize, map_tag
 from umfpy.core.extents cimport ExtentMap, as_alignment, find_freeable
 from umfpy.core.lock cimport lock_enter, lock_release
 from umfpy.core.numbers cimport ANY_SIZE, NO_SIZE, _as_unsigned, as_u64
+from umfpy.core.structs cimport DONE, NO_FIT, Map, Status, padded, tag_of
 
 from umfpy.errors import InvalidArgument, NotSupported, StaleHandle
 from umfpy.provider import Capability

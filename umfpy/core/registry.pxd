@@ -2,7 +2,7 @@
 
 from libc.stdint cimport uint32_t
 
-from umfpy.core.extent_map cimport Map
+from umfpy.core.structs cimport Map
 
 
 # One contiguous range from a provider.  Owned by its map; the registry only borrows it.

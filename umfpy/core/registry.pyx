@@ -14,8 +14,9 @@ from libc.stdint cimport uint32_t, uint64_t
 from libc.stdlib cimport realloc
 from libc.string cimport memmove
 
-from umfpy.core.extent_map cimport HOSTS, UNBACKED, Map, map_locate, span_of
+from umfpy.core.extent_map cimport map_locate
 from umfpy.core.lock cimport lock_enter_with_gil, lock_release
+from umfpy.core.structs cimport HOSTS, UNBACKED, Map, span_of
 
 from umfpy.errors import InvalidArgument
 

@@ -2,7 +2,7 @@
 
 from libc.stdint cimport uint32_t, uint64_t
 
-from umfpy.core.extent_map cimport Map
+from umfpy.core.structs cimport Map
 
 cdef struct Span:
     uint64_t start

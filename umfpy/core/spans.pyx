@@ -9,7 +9,7 @@ from libc.stdint cimport uint32_t, uint64_t
 from libc.stdlib cimport malloc
 
 from umfpy.core.bins cimport NO_BIN, bin_of, bins_find, bins_head
-from umfpy.core.extent_map cimport Map, is_used, span_of, tag_of
+from umfpy.core.structs cimport Map, is_used, span_of, tag_of
 
 
 cdef Span* copy_spans(const Map* m, size_t* count) noexcept nogil:
