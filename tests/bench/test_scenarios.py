@@ -6,8 +6,9 @@ import json
 
 import pytest
 
-from umfpy.bench import traces
+from umfpy.bench import report, traces
 from umfpy.bench.absent import Absent
+from umfpy.bench.machine import describe_machine
 from umfpy.bench.native import loop
 from umfpy.bench.report import as_json, number, print_report
 from umfpy.bench.results import Case, Goal
@@ -87,16 +88,17 @@ def test_utilization_is_that_of_the_trace(settings):
 def test_the_json_has_everything_exact(settings):
     cases = list(SCENARIOS["replay"].run(settings))
 
-    report = json.loads(json.dumps(as_json(cases)))
+    everything = json.loads(json.dumps(as_json(cases)))
 
-    assert set(report) == {"machine", "cases"}
-    assert {"umfpy", "python", "cpu", "cpus", "versions", "umf_disjoint"} <= set(report["machine"])
-    first = report["cases"][0]
+    assert set(everything) == {"machine", "cases"}
+    described = {"umfpy", "python", "cpu", "cpus", "versions", "umf_disjoint"}
+    assert described <= set(everything["machine"])
+    first = everything["cases"][0]
     assert first["name"] == "tiny"
     assert first["samples"]["umfpy"] == cases[0].samples["umfpy"]
     assert len(first["samples"]["umfpy"]) == 2
     assert set(first["medians"]) == set(first["samples"])
-    verdict = report["cases"][-1]["verdicts"][0]
+    verdict = everything["cases"][-1]["verdicts"][0]
     assert {"title", "bar", "aim", "at_most", "value", "low", "high", "passed"} <= set(verdict)
 
 
@@ -130,9 +132,53 @@ def test_a_folder_without_traces_is_an_error(tmp_path):
         traces.load_traces(tmp_path)
 
 
-def test_the_traces_come_from_the_environment_or_with_the_package(monkeypatch, settings, tmp_path):
-    monkeypatch.setattr(traces, "USUAL_PLACE", tmp_path / "nowhere")
-    assert len(traces.load_traces(None)) == 1
+def names_of_traces(folder=None):
+    return [traces.short_name(trace) for trace in traces.load_traces(folder)]
+
+
+def test_the_traces_come_from_the_environment_or_with_the_package(monkeypatch, settings):
+    monkeypatch.delenv("UMFPY_TRACES", raising=False)
+    assert names_of_traces() == ["training"]
+
+    monkeypatch.setenv("UMFPY_TRACES", "")
+    assert names_of_traces() == ["training"]
 
     monkeypatch.setenv("UMFPY_TRACES", str(settings.traces))
-    assert [traces.short_name(trace) for trace in traces.load_traces(None)] == ["tiny"]
+    assert names_of_traces() == ["tiny"]
+
+
+def test_the_traces_are_the_same_in_every_folder(monkeypatch, tmp_path):
+    """Whatever lies beside it: a measurement that hangs on the folder cannot be repeated."""
+    monkeypatch.delenv("UMFPY_TRACES", raising=False)
+    beside, here = tmp_path / "shared" / "traces", tmp_path / "here"
+    beside.mkdir(parents=True)
+    here.mkdir()
+    (beside / "tiny.csv").write_text(TRACE)
+    monkeypatch.chdir(here)
+
+    assert names_of_traces() == ["training"]
+
+
+@pytest.mark.parametrize("name", ["utilization", "replay", "virtual"])
+def test_the_trace_that_is_shipped_is_not_judged_by_bars_for_many(name, monkeypatch):
+    monkeypatch.delenv("UMFPY_TRACES", raising=False)
+
+    cases = list(SCENARIOS[name].run(Settings(runs=1, quick=True, contenders=frozenset())))
+
+    assert [case.name for case in cases] == ["training"]
+    assert cases[0].median("umfpy" if name != "virtual" else "umfpy, virtual memory") > 0
+
+
+def test_who_is_not_installed_is_not_described(capsys, monkeypatch):
+    versions = {"umfpy": "1", "umf": "1.2.0"}
+    machine = {**describe_machine(), "versions": versions}
+    monkeypatch.setattr(report, "describe_machine", lambda: machine)
+    print_report([], console())
+    assert "umf 1.2.0, disjoint pool {" in " ".join(capsys.readouterr().out.split())
+
+    versions["umf"] = None
+    print_report([], console())
+
+    out = capsys.readouterr().out
+    assert "umf" not in out
+    assert machine["python"] in out

@@ -52,13 +52,16 @@ def print_report(cases: list[Case], console: Console) -> None:
         console.print(verdicts_table(cases))
     for name, reason in absences(cases):
         console.print(f"absent: {name}: {reason}", markup=False)
-    machine = describe_machine()
-    console.print(
-        f"{machine['cpu']}, {machine['cpus']} CPUs, load {machine['load']:.1f}; "
-        f"{machine['python']}; umf {machine['versions']['umf']}, disjoint pool "
-        f"{machine['umf_disjoint']['umf']}",
-        markup=False,
-    )
+    console.print("; ".join(machine_words(describe_machine())), markup=False)
+
+
+def machine_words(machine: dict[str, Any]) -> Iterator[str]:
+    """Yield what readers of a table have to know of the machine, without what it lacks."""
+    yield f"{machine['cpu']}, {machine['cpus']} CPUs, load {machine['load']:.1f}"
+    yield machine["python"]
+    umf = machine["versions"]["umf"]
+    if umf is not None:
+        yield f"umf {umf}, disjoint pool {machine['umf_disjoint']['umf']}"
 
 
 def samples_table(cases: list[Case]) -> Table:

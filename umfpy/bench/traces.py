@@ -12,23 +12,33 @@ from umfpy.bench.workload import Workload, pack
 from umfpy.trace import Trace
 from umfpy.trace.shipped import load_shipped
 
-#: Looked at when no folder was named; then comes the trace that is shipped.
-USUAL_PLACE = Path("../shared/traces")
+#: Names the folder of traces where no option does.
+VARIABLE = "UMFPY_TRACES"
+
+
+def folder_of_traces(folder: Path | None) -> Path | None:
+    """Return `folder`, else ``$UMFPY_TRACES``; None where the trace that is shipped has to do.
+
+    That one is of a model of a program.  What is asked of recorded traces as a whole, a mean or
+    the worst of them, says nothing of it.
+    """
+    if folder is None and os.environ.get(VARIABLE):
+        return Path(os.environ[VARIABLE])
+    return folder
 
 
 def load_traces(folder: Path | None) -> list[Trace]:
-    """Return the traces of `folder`, of ``$UMFPY_TRACES``, of the usual place, or the shipped one.
+    """Return the traces of `folder`, of ``$UMFPY_TRACES``, or the one that is shipped.
 
     Raises Absent if a folder was named and has none.
     """
-    named = folder or (Path(os.environ["UMFPY_TRACES"]) if "UMFPY_TRACES" in os.environ else None)
-    place = named or USUAL_PLACE
+    place = folder_of_traces(folder)
+    if place is None:
+        return [load_shipped()]
     files = sorted([*place.glob("*.csv"), *place.glob("*.csv.gz")])
-    if files:
-        return [Trace.load(file) for file in files]
-    if named is not None:
-        raise Absent(f"there are no .csv or .csv.gz traces in {named}")
-    return [load_shipped()]
+    if not files:
+        raise Absent(f"there are no .csv or .csv.gz traces in {place}")
+    return [Trace.load(file) for file in files]
 
 
 def short_name(trace: Trace) -> str:

@@ -28,8 +28,7 @@ from umfpy.cli.progress import progress_bar
 @click.option(
     "--traces",
     type=click.Path(exists=True, file_okay=False, path_type=Path),
-    help="Folder of .csv or .csv.gz traces; else $UMFPY_TRACES, ../shared/traces, or the one "
-    "that comes with umfpy.",
+    help="Folder of .csv or .csv.gz traces; else $UMFPY_TRACES, or the one that comes with umfpy.",
 )
 @click.option(
     "--contender",

@@ -20,7 +20,7 @@ class Settings:
     quick
         Whether the counts are small: to see that it works, not to publish.
     traces
-        A folder of traces; None for the usual ones.
+        A folder of traces; None for ``$UMFPY_TRACES``, or the one that is shipped.
     contenders
         Names of those to compare with; None for all.
     """

@@ -8,7 +8,7 @@ from umfpy.bench.interleave import geometric_mean
 from umfpy.bench.results import Case, Goal
 from umfpy.bench.scenarios.base import Scenario, Settings
 from umfpy.bench.scenarios.native import loop_or_reason, time_workload
-from umfpy.bench.traces import load_traces, short_name, workload_of
+from umfpy.bench.traces import folder_of_traces, load_traces, short_name, workload_of
 
 #: Whom to be compared with; the second pools every size, and so never calls its provider.
 PEERS = {"umf": "UMF disjoint", "umf-pooling": "UMF disjoint that pools every size"}
@@ -28,7 +28,8 @@ def run(settings: Settings) -> Iterator[Case]:
             if ratio is not None:
                 ratios[peer].append(ratio.value)
         yield case
-    yield summary(ratios)
+    if folder_of_traces(settings.traces) is not None:
+        yield summary(ratios)
 
 
 def summary(ratios: dict[str, list[float]]) -> Case:

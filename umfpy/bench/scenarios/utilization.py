@@ -12,7 +12,7 @@ from umfpy.bench.interleave import geometric_mean
 from umfpy.bench.results import Case, Goal
 from umfpy.bench.scenarios.base import Scenario, Settings
 from umfpy.bench.scenarios.native import loop_or_reason
-from umfpy.bench.traces import load_traces, short_name, workload_of
+from umfpy.bench.traces import folder_of_traces, load_traces, short_name, workload_of
 from umfpy.trace import Trace
 
 MEAN = Goal("utilization, geometric mean", bar=0.92, aim=0.96, at_most=False, unit="")
@@ -38,11 +38,16 @@ def run(settings: Settings) -> Iterator[Case]:
             if recorded:
                 against_torch.append(own / recorded)
         yield case
+    if folder_of_traces(settings.traces) is not None:
+        yield summary(found, against_torch)
+
+
+def summary(found: list[float], against_torch: list[float]) -> Case:
     total = Case("utilization", "all traces", "")
     total.judge(MEAN, geometric_mean(found))
     total.judge(LEAST, min(found, default=None))
     total.judge(AGAINST_TORCH, min(against_torch, default=None))
-    yield total
+    return total
 
 
 def replay_once(trace: Trace, settings: Settings) -> Case:

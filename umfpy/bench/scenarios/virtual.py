@@ -17,7 +17,7 @@ import umfpy
 from umfpy.bench.interleave import geometric_mean
 from umfpy.bench.results import Case, Goal
 from umfpy.bench.scenarios.base import Scenario, Settings
-from umfpy.bench.traces import load_traces, short_name
+from umfpy.bench.traces import folder_of_traces, load_traces, short_name
 from umfpy.errors import DriverUnavailable
 from umfpy.trace import Trace
 from umfpy.trace.measure import Target
@@ -58,9 +58,10 @@ def run(settings: Settings) -> Iterator[Case]:
                 case.absent[VIRTUAL] = str(reason)
             found += case.samples.get(VIRTUAL, [])
             yield case
-    total = Case("virtual", "all traces", "")
-    total.judge(MEAN, geometric_mean(found))
-    yield total
+    if folder_of_traces(settings.traces) is not None:
+        total = Case("virtual", "all traces", "")
+        total.judge(MEAN, geometric_mean(found))
+        yield total
 
 
 def compare(process: ProcessPoolExecutor, trace: Trace, case: Case) -> None:
