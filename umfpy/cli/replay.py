@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -12,8 +11,8 @@ from umfpy.cli.output import note, print_json
 from umfpy.cli.parameters import read_size
 from umfpy.cli.progress import progress_bar
 from umfpy.cli.replay_table import print_table
-from umfpy.cli.tables import DEFAULT_PROVIDERS, POOLS, PROVIDERS, PoolMaker
-from umfpy.cli.target import EMULATED_MEMORY, TargetMaker, open_target
+from umfpy.cli.tables import DEFAULT_PROVIDERS, POOLS, PROVIDERS, VIRTUAL_POOLS
+from umfpy.cli.target import EMULATED_MEMORY, open_target
 from umfpy.trace.measure import Measurement
 from umfpy.trace.replay import ReplayResult
 from umfpy.trace.trace import Trace
@@ -81,33 +80,40 @@ def command(
     of what the provider had handed out; ns_per_op is the time in the pool, driver calls included.
     Exit code 1 if memory ran out on the way.
     """
-    loaded = [Trace.load(path) for path in traces]
     provider_name = provider_name or DEFAULT_PROVIDERS.get(pool_name, "cuda")
+    _check_fits(pool_name, provider_name)
+    make_pool, name = POOLS[pool_name], f"{pool_name} over {provider_name}"
+    loaded = [Trace.load(path) for path in traces]
     with (
         open_target(provider_name, emulate=emulate, memory=memory) as make_target,
         progress_bar("Replaying", len(loaded) * (repeat + 1)) as advance,
     ):
         results = [
-            (trace, _measure(make_target, POOLS[pool_name], trace, repeat, advance))
+            make_target(partial(make_pool, trace, name)).measure(
+                trace, repeat=repeat, advance=advance
+            )
             for trace in loaded
         ]
-    rows = [_row(trace, provider_name, pool_name, measured) for trace, measured in results]
+    rows = [
+        _row(trace, provider_name, pool_name, measured)
+        for trace, measured in zip(loaded, results, strict=True)
+    ]
     if as_json:
         print_json(rows)
     else:
         print_table(rows, loaded)
-    if _report_failures([measured.result for _, measured in results], loaded):
+    if _report_failures([measured.result for measured in results], loaded):
         ctx.exit(1)
 
 
-def _measure(
-    make_target: TargetMaker,
-    make_pool: PoolMaker,
-    trace: Trace,
-    repeat: int,
-    advance: Callable[[], object],
-) -> Measurement:
-    return make_target(partial(make_pool, trace)).measure(trace, repeat=repeat, advance=advance)
+def _check_fits(pool: str, provider: str) -> None:
+    """Raise UsageError for a pool that cannot be had over this provider."""
+    if pool in VIRTUAL_POOLS and not PROVIDERS[provider].virtual:
+        *others, last = (name for name, choice in PROVIDERS.items() if choice.virtual)
+        raise click.UsageError(
+            f"--pool {pool} needs virtual memory, which --provider {provider} has not; choose "
+            f"{', '.join(others)} or {last}"
+        )
 
 
 def _row(trace: Trace, provider: str, pool: str, measured: Measurement) -> dict[str, Any]:

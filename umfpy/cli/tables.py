@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from umfpy.provider import Provider
     from umfpy.trace.trace import Trace
 
-#: Makes the pool that a trace is replayed on.
-PoolMaker: TypeAlias = "Callable[[Trace, Provider], ProviderPool]"
+#: Makes the pool that a trace is replayed on, with this name.
+PoolMaker: TypeAlias = "Callable[[Trace, str, Provider], ProviderPool]"
 
 #: The largest page that a manager can have.
 _LARGEST_PAGE = (1 << 62) - 1
@@ -33,6 +33,7 @@ class ProviderChoice:
 
     make: Callable[[], Provider]
     driver: str | None = None  #: what ``umfpy.emulate`` can stand in for; None: needs no driver
+    virtual: bool = False  #: whether addresses and memory can be had apart
 
 
 def _cuda() -> Provider:
@@ -77,41 +78,41 @@ def _opencl() -> Provider:
     return OpenCLProvider()
 
 
-def _coarse(provider: Provider) -> ProviderPool:
-    return ProxyPool(CoarseProvider(provider))
+def _coarse(provider: Provider, *, name: str) -> ProviderPool:
+    return ProxyPool(CoarseProvider(provider), name=name)
 
 
-def _preset(configuration: str) -> Callable[[Provider], ProviderPool]:
-    def make(provider: Provider) -> ProviderPool:
+def _preset(configuration: str) -> Callable[..., ProviderPool]:
+    def make(provider: Provider, *, name: str) -> ProviderPool:
         from umfpy.manager import MemoryManager
 
-        return MemoryManager(provider, configuration)
+        return MemoryManager(provider, configuration, name=name)
 
     return make
 
 
-def _any_trace(make: Callable[[Provider], ProviderPool]) -> PoolMaker:
+def _any_trace(make: Callable[..., ProviderPool]) -> PoolMaker:
     """Return what makes the same pool for every trace."""
-    return lambda trace, provider: make(provider)
+    return lambda trace, name, provider: make(provider, name=name)
 
 
-def _single_arena(trace: Trace, provider: Provider) -> ProviderPool:
+def _single_arena(trace: Trace, name: str, provider: Provider) -> ProviderPool:
     from umfpy.manager import MemoryConfiguration, MemoryManager
 
     info = provider.memory_info()
     most = _LARGEST_PAGE if info is None else info[1]
     # A page for what no device holds could never be had, and then nothing would be served.
     largest = max((size for size in trace.sizes if size <= most), default=0)
-    return MemoryManager(provider, MemoryConfiguration.single_arena(largest))
+    return MemoryManager(provider, MemoryConfiguration.single_arena(largest), name=name)
 
 
 PROVIDERS: Mapping[str, ProviderChoice] = {
     "cuda": ProviderChoice(_cuda, driver="cuda"),
     "cuda_async": ProviderChoice(_cuda_async, driver="cuda"),
-    "cuda_vmm": ProviderChoice(_cuda_vmm, driver="cuda"),
+    "cuda_vmm": ProviderChoice(_cuda_vmm, driver="cuda", virtual=True),
     "level_zero": ProviderChoice(_level_zero, driver="level_zero"),
-    "level_zero_vmm": ProviderChoice(_level_zero_vmm, driver="level_zero"),
-    "host": ProviderChoice(_host),
+    "level_zero_vmm": ProviderChoice(_level_zero_vmm, driver="level_zero", virtual=True),
+    "host": ProviderChoice(_host, virtual=True),
     "opencl": ProviderChoice(_opencl),
 }
 
@@ -125,6 +126,9 @@ POOLS: Mapping[str, PoolMaker] = {
     "slab": _any_trace(SlabPool),
     "vmm": _any_trace(partial(Pool, virtual=True)),
 }
+
+#: Pools that need a provider with virtual memory.
+VIRTUAL_POOLS = frozenset({"vmm"})
 
 #: Where a pool takes memory from if the user names no provider, for pools that need a certain one.
 DEFAULT_PROVIDERS: Mapping[str, str] = {"vmm": "cuda_vmm"}

@@ -111,7 +111,15 @@ def test_where_memory_runs_out_the_count_says_so(umfpy_command, small_trace, tar
     assert row["peak_reserved_bytes"] <= memory
     assert "found no memory" in done.stderr
     assert "the first was told: " in done.stderr
+    assert "metered" not in done.stderr  # which nobody has asked for
     assert "--memory" in done.stderr
+
+
+def test_who_has_no_memory_is_called_by_the_options(umfpy_command, small_trace):
+    arguments = ["--provider", "host", "--memory", 1 << 20, "--repeat", 1]
+    for pool in sorted(set(ALL_POOLS) - {"coarse", "proxy"}):  # whose provider answers
+        done = umfpy_command("replay", small_trace, *arguments, "--pool", pool, status=1)
+        assert f"'{pool} over host'" in done.stderr
 
 
 def test_no_memory_at_all(umfpy_command, small_trace):
