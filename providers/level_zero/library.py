@@ -13,7 +13,10 @@ from umfpy.providers.level_zero.prototypes import OPTIONAL, PROTOTYPES, RESULT
 
 LOADER = "libze_loader.so.1"
 
-_EMULATE = 'or emulate one with umfpy.emulate("level_zero") before'
+_EMULATE = (
+    'or emulate one: call umfpy.emulate("level_zero") before anything else, or start the program '
+    "with `umfpy emulate level_zero -- PROGRAM`"
+)
 
 #: A function of the API by name, or None if this loader lacks it.
 Functions = dict[str, Any]
@@ -93,8 +96,8 @@ def _initialise(functions: Functions) -> None:
     if code == Result.ZE_RESULT_ERROR_UNINITIALIZED:
         raise DriverUnavailable(
             "Level Zero's loader finds no driver that starts; install one (on Debian: apt-get "
-            f"install libze-intel-gpu1), {_EMULATE}; the loader looks only once in the life of a "
-            "process, so start it again afterwards"
+            "install libze-intel-gpu1) and start this program again, because the loader looks only "
+            f"once; {_EMULATE}"
         )
     if code:
         raise DriverUnavailable(f"zeInit failed with {result_name(code)} ({code:#x})")

@@ -66,7 +66,8 @@ def test_a_loader_without_drivers(run_python):
     for _ in range(2):
         answer = run_python(ASK, env=environment(ZE_ENABLE_ALT_DRIVERS="/nowhere/driver.so"))
         assert answer.startswith("DriverUnavailable Level Zero's loader finds no driver")
-        assert "libze-intel-gpu1" in answer
+        assert "libze-intel-gpu1) and start this program again" in answer
+        assert "umfpy emulate level_zero -- PROGRAM" in answer
 
 
 @needs_loader

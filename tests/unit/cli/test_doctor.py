@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import pkgutil
 import subprocess
 import sys
 from importlib import metadata
@@ -20,8 +21,16 @@ def test_without_a_gpu_nothing_is_wrong(json_of):
     assert report["umfpy"] == umfpy.__version__
     assert report["ok"] is True
     states = {finding["subject"]: finding["state"] for finding in report["findings"]}
-    assert list(states) == ["umfpy", "CUDA", "emulated CUDA", "Level Zero", "OpenCL", "CuPy"]
-    assert states["umfpy"] == states["emulated CUDA"] == "ok"
+    assert list(states) == [
+        "umfpy",
+        "CUDA",
+        "emulated CUDA",
+        "Level Zero",
+        "emulated Level Zero",
+        "OpenCL",
+        "CuPy",
+    ]
+    assert states["umfpy"] == states["emulated CUDA"] == states["emulated Level Zero"] == "ok"
 
 
 def test_what_is_absent_comes_with_advice(json_of):
@@ -159,6 +168,8 @@ def test_a_level_zero_call_that_fails(monkeypatch):
     finding = level_zero.check()
     assert finding.state == State.PROBLEM
     assert "ZE_RESULT_ERROR_DEVICE_LOST" in finding.summary
+    assert "xpu-smi" in finding.advice  # clinfo knows nothing of Level Zero
+    assert "clinfo" not in finding.advice
 
 
 def test_emulated_level_zero_devices_are_listed():
@@ -259,12 +270,16 @@ def test_cupy(monkeypatch, found, state):
         assert "pip" in finding.advice
 
 
-def test_an_emulated_driver_that_was_not_built(monkeypatch):
+@pytest.mark.parametrize(
+    ("library", "check"), [("cuda_library", "check_cuda"), ("driver_library", "check_level_zero")]
+)
+def test_an_emulated_driver_that_was_not_built(monkeypatch, library, check):
     def missing():
-        raise umfpy.DriverUnavailable("the emulated CUDA driver is not built: reinstall umfpy")
+        raise umfpy.DriverUnavailable("the emulated driver is not built: reinstall umfpy")
 
-    monkeypatch.setattr(emulated, "cuda_library", missing)
-    assert emulated.check().state == State.PROBLEM
+    assert getattr(emulated, check)().state == State.OK
+    monkeypatch.setattr(emulated, library, missing)
+    assert getattr(emulated, check)().state == State.PROBLEM
 
 
 def test_a_core_that_does_not_work(monkeypatch):
@@ -278,5 +293,6 @@ def test_a_core_that_does_not_work(monkeypatch):
 
 
 def test_every_check_is_run():
-    modules = {check.__module__ for check in checks.CHECKS}
-    assert len(modules) == len(checks.CHECKS) == 6
+    modules = {module for _, module, _ in pkgutil.iter_modules(checks.__path__)} - {"finding"}
+    assert {check.__module__.rpartition(".")[2] for check in checks.CHECKS} == modules
+    assert len(set(checks.CHECKS)) == len(checks.CHECKS) == 7

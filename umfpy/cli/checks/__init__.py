@@ -1,4 +1,4 @@
-"""What ``umfpy doctor`` looks at: a module for each subject, with one function ``check``."""
+"""What ``umfpy doctor`` looks at: a module for each subject, with a function for each finding."""
 
 from collections.abc import Callable
 
@@ -9,8 +9,9 @@ from umfpy.cli.checks.finding import Finding, State
 CHECKS: tuple[Callable[[], Finding], ...] = (
     system.check,
     cuda.check,
-    emulated.check,
+    emulated.check_cuda,
     level_zero.check,
+    emulated.check_level_zero,
     opencl.check,
     cupy.check,
 )

@@ -25,7 +25,7 @@ def check() -> Finding:
     except DriverUnavailable as error:
         return Finding("Level Zero", State.ABSENT, str(error))
     except UmfpyError as error:
-        advice = "see whether another Level Zero program works, such as clinfo or xpu-smi"
+        advice = "see whether xpu-smi discovery lists the devices, and restart"
         return Finding("Level Zero", State.PROBLEM, str(error), {"loader": LOADER}, advice)
     count = len(devices)
     return Finding("Level Zero", State.OK, f"{count} device{'' if count == 1 else 's'}", facts)
