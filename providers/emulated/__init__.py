@@ -1,5 +1,6 @@
 """Emulated GPU drivers: real shared libraries on which unmodified programs run without a GPU.
 
+>>> import umfpy
 >>> emu = umfpy.emulate("cuda", memory="16GiB", devices=2)
 >>> from cuda.bindings import driver
 >>> driver.cuInit(0)

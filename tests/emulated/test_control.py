@@ -239,3 +239,16 @@ assert os.environ["UMFPY_EMULATE_CUDA"].startswith("memory=17179869184;devices=1
         preload=False,
     )
     assert result.returncode == 0, result.stderr
+
+
+def test_the_example_of_the_package(run):
+    """It is the first thing that a reader of the package sees: it starts from nothing."""
+    result = run(
+        """
+import doctest, umfpy.providers.emulated
+failed, tried = doctest.testmod(umfpy.providers.emulated)
+assert tried and not failed
+""",
+        preload=False,
+    )
+    assert result.returncode == 0, result.stdout
