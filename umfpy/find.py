@@ -20,7 +20,7 @@ class AllocationInfo:
     size: int  #: bytes, as requested
     offset: int  #: of the address asked about, from `base`
     pool: BasePool | None  #: None for a piece that a `CoarseProvider` gave out by itself
-    layout_pool: BasePool | None  #: where `pool` is a `MemoryManager`: which of its own it is
+    layout_pool: BasePool | None  #: which of `pool`'s own, if it is a `MemoryManager` or `SlabPool`
     provider: Provider
     id: int  #: no other allocation of this process has it, before or after
     memory_type: str  #: "device", "host", "managed" or "shared"
