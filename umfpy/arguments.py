@@ -24,29 +24,38 @@ def check_flag(value: object, name: str) -> bool:
     raise InvalidArgument(f"{name} must be True or False, not {value!r}")
 
 
+def as_number(value: object) -> int | None:
+    """Return a whole number, also one of NumPy's; None for what is none, such as a bool."""
+    if isinstance(value, bool):
+        return None
+    try:
+        return index(value)  # type: ignore[arg-type]  # whether it is one is the question
+    except TypeError:
+        return None
+
+
 def check_number(
     value: object, name: str, *, least: int | None = 0, most: int | None = None
 ) -> int:
     """Return a whole number from `least` to `most`, None for no bound; no bool is one."""
-    if not isinstance(value, bool):
-        try:
-            number: int = index(value)  # type: ignore[arg-type]  # whether it has one is the question
-        except TypeError:
-            pass
-        else:
-            if (least is None or number >= least) and (most is None or number <= most):
-                return number
+    number = as_number(value)
+    if (
+        number is not None
+        and (least is None or number >= least)
+        and (most is None or number <= most)
+    ):
+        return number
     raise InvalidArgument(f"{name} must be a whole number{_range(least, most)}, not {value!r}")
 
 
 def check_device(value: object, name: str = "device") -> int:
     """Return the ordinal of a device; whether there is such a one only a driver can tell."""
-    try:
-        return check_number(value, name, least=None)
-    except InvalidArgument:
+    number = as_number(value)
+    if number is None:
         raise InvalidArgument(
             f"{name} must be the ordinal of a device, a whole number such as 0, not {value!r}"
-        ) from None
+        )
+    return number
 
 
 def check_choice(value: object, choices: Iterable[str], name: str) -> str:

@@ -6,8 +6,10 @@ import secrets
 import threading
 from collections.abc import Sequence
 from functools import partial
+from numbers import Number
 from typing import Any
 
+from umfpy.arguments import as_number, check_number
 from umfpy.errors import InvalidArgument, NotSupported
 from umfpy.provider import Capability
 from umfpy.providers.cuda.driver import CudaDriver
@@ -18,7 +20,7 @@ from umfpy.providers.cuda.pooled_ipc import PooledPayload, pointer_bytes
 from umfpy.providers.cuda.vmm_sharing import Exporter, Exports, descriptors_of
 from umfpy.providers.cuda.vmm_support import (
     POSIX_DESCRIPTOR,
-    check_device,
+    check_ability,
     device_has,
     granularity,
     physical_properties,
@@ -29,6 +31,9 @@ from umfpy.units import parse_size
 
 #: CU_STREAM_NON_BLOCKING (cuda.h): the stream does not wait for the legacy default stream.
 _NON_BLOCKING = 1
+
+#: A release threshold is a ``cuuint64_t``: all of its bits mean that everything is kept.
+_LARGEST = (1 << 64) - 1
 
 
 class CudaAsyncProvider(NativeProvider):
@@ -75,10 +80,13 @@ class CudaAsyncProvider(NativeProvider):
         release_threshold: int | str | None = None,
         pool: Any = None,
     ) -> None:
+        threshold = None if release_threshold is None else parse_size(release_threshold)
+        if threshold is not None:
+            check_number(threshold, "release_threshold", most=_LARGEST)
         super().__init__(device)
         driver, later = self._driver, Later()
         self._later = later
-        prop = physical_properties(driver, device, shareable=False, rdma=False)
+        prop = physical_properties(driver, self.device, shareable=False, rdma=False)
         self._unit = granularity(driver, prop, "MINIMUM")
         self._recommended = max(self._unit, granularity(driver, prop, "RECOMMENDED"))
         self._shareable = pool is None and device_has(
@@ -88,8 +96,8 @@ class CudaAsyncProvider(NativeProvider):
             self.capabilities = type(self).capabilities & ~Capability.IPC
         self._pool = self._find_pool(pool)
         self._closing.before(self._pool.close)
-        if release_threshold is not None:
-            self._pool.set_release_threshold(parse_size(release_threshold))
+        if threshold is not None:
+            self._pool.set_release_threshold(threshold)
         with self._context:
             self._stream = int(driver.call("cuStreamCreate", _NON_BLOCKING))
         self._pool_id = secrets.token_bytes(16)
@@ -100,7 +108,7 @@ class CudaAsyncProvider(NativeProvider):
         self._closing.before(later.settle, _Once(driver, "cuStreamDestroy", self._stream))
 
     def _prepare(self) -> None:
-        check_device(self._driver, self._handle, "MEMORY_POOLS_SUPPORTED", "memory pools")
+        check_ability(self._driver, self._handle, "MEMORY_POOLS_SUPPORTED", "memory pools")
 
     def alloc(self, size: int, alignment: int = 0, stream: int | None = None) -> int:
         """Return the address of `size` bytes: cuMemAllocFromPoolAsync.
@@ -234,11 +242,9 @@ class CudaAsyncProvider(NativeProvider):
     def _find_pool(self, pool: Any) -> DriverPool:
         if pool is None:
             return DriverPool.create(self._driver, self.device, shareable=self._shareable)
-        if isinstance(pool, str):
-            if pool != "default":
-                raise InvalidArgument(f'pool is {pool!r}; use None, "default" or a CUmemoryPool')
+        if pool == "default":
             return DriverPool.default(self._driver, self._handle)
-        return DriverPool(self._driver, int(pool), owned=False)
+        return DriverPool(self._driver, _handle_of(pool), owned=False)
 
     def _take(self, size: int, *, stream: int | None = None, **how: Any) -> int:
         on = self._stream if stream is None else stream
@@ -265,6 +271,16 @@ class CudaAsyncProvider(NativeProvider):
                 "provider's own, or the device has no pools shared as file descriptors; use "
                 "CudaAsyncProvider(pool=None)"
             )
+
+
+def _handle_of(pool: Any) -> int:
+    """Return a CUmemoryPool as number, from a number or from an object of a binding."""
+    handle = as_number(pool)
+    if handle is None and hasattr(pool, "__int__") and not isinstance(pool, Number):
+        handle = int(pool)
+    if handle is None or not 0 < handle <= _LARGEST:
+        raise InvalidArgument(f'pool is {pool!r}; use None, "default" or a CUmemoryPool')
+    return handle
 
 
 class _Once:

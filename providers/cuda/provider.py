@@ -7,7 +7,8 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
-from umfpy.errors import DriverError, InvalidArgument, NotSupported, OutOfMemoryError
+from umfpy.arguments import check_choice
+from umfpy.errors import DriverError, NotSupported, OutOfMemoryError
 from umfpy.provider import Capability
 from umfpy.providers.cuda.context import PrimaryContext
 from umfpy.providers.cuda.driver import NOT_SUPPORTED, CudaDriver
@@ -51,14 +52,12 @@ class CudaProvider(NativeProvider):
     granule = 512
 
     def __init__(self, device: int = 0, memory_type: str = "device") -> None:
-        kind = KINDS.get(memory_type)
-        if kind is None:
-            raise InvalidArgument(f"memory_type is {memory_type!r}; use one of {', '.join(KINDS)}")
+        self.memory_type = check_choice(memory_type, KINDS, "memory_type")
         super().__init__(device)
-        self._kind = kind
-        self._ordinal = device
-        self.memory_type = memory_type
-        self.device = -1 if memory_type == "host" else device
+        self._kind = kind = KINDS[memory_type]
+        self._ordinal = self.device
+        if memory_type == "host":
+            self.device = -1
         self.capabilities = kind.capabilities
         # At any time, that is, also beside kernels.
         attribute = "CONCURRENT_MANAGED_ACCESS"

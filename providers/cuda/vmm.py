@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import partial
 
+from umfpy.arguments import check_device, check_flag, check_items
 from umfpy.provider import Capability
 from umfpy.providers.cuda.vmm_base import wait_for
 from umfpy.providers.cuda.vmm_driver import CudaVmmDriver
 from umfpy.providers.cuda.vmm_exchange import Exchange
 from umfpy.providers.cuda.vmm_shared import SharedChunks
 from umfpy.providers.cuda.vmm_support import (
-    check_device,
+    check_ability,
     check_peers,
     device_has,
     granularity,
@@ -77,19 +78,20 @@ class CudaVmmProvider(SharedChunks):
         peers: Sequence[int] = (),
         shareable: bool = True,
     ) -> None:
-        self._peers = tuple(dict.fromkeys(peers))
-        self._shareable = shareable
+        ordinals = check_items(peers, "peers", "ordinals of devices")
+        self._peers = tuple(dict.fromkeys(check_device(peer, "a peer") for peer in ordinals))
+        self._shareable = check_flag(shareable, "shareable")
         super().__init__(device)
         driver, later = self._driver, Later()
         rdma = device_has(driver, self._handle, "GPU_DIRECT_RDMA_WITH_CUDA_VMM_SUPPORTED")
-        prop = physical_properties(driver, device, shareable=self._shareable, rdma=rdma)
+        prop = physical_properties(driver, self.device, shareable=self._shareable, rdma=rdma)
         least = granularity(driver, prop, "MINIMUM")
         units = Units(least, check_chunk_size(chunk_size, least))
         self._recommended = granularity(driver, prop, "RECOMMENDED")
         if not self._shareable:
             self.capabilities = type(self).capabilities & ~Capability.IPC
         total = int(driver.call("cuDeviceTotalMem", self._handle))
-        devices = [device, *(peer for peer in self._peers if peer != device)]
+        devices = [self.device, *(peer for peer in self._peers if peer != self.device)]
         self._exchange = Exchange(driver, later, devices)
         self._backing = Backing(
             CudaVmmDriver(driver, prop, devices),
@@ -106,7 +108,7 @@ class CudaVmmProvider(SharedChunks):
     def _prepare(self) -> None:
         where = self._driver, self._handle
         what = "virtual memory management"
-        check_device(*where, "VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED", what)
+        check_ability(*where, "VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED", what)
         check_peers(*where, self._peers)
         attribute = "HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED"
         self._shareable = self._shareable and device_has(*where, attribute)

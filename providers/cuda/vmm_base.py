@@ -7,6 +7,7 @@ import weakref
 from collections.abc import Callable, Sized
 from typing import Any
 
+from umfpy.arguments import check_device
 from umfpy.errors import DriverError, InvalidArgument, IpcError, OutOfMemoryError, UmfpyError
 from umfpy.provider import Location, NativeError, Provider
 from umfpy.providers.cuda.contents import copy_memory, fill_zero
@@ -29,9 +30,9 @@ class CudaDeviceProvider(DeviceProvider):
     granule = 512
 
     def __init__(self, device: int) -> None:
+        self.device = check_device(device)
         self._driver = CudaDriver()
-        self._handle = find_device(self._driver, device)
-        self.device = device
+        self._handle = find_device(self._driver, self.device)
         self._prepare()
         self._pieces = Pieces()
         self._closed = False

@@ -23,7 +23,7 @@ def device_has(driver: CudaDriver, device: Any, attribute: str, bits: int = -1) 
     return bool(int(driver.call("cuDeviceGetAttribute", which, device)) & bits)
 
 
-def check_device(driver: CudaDriver, device: Any, attribute: str, what: str) -> None:
+def check_ability(driver: CudaDriver, device: Any, attribute: str, what: str) -> None:
     """Raise NotSupported unless the device has an attribute."""
     if not device_has(driver, device, attribute):
         raise NotSupported(

@@ -7,6 +7,7 @@ import fcntl
 import os
 import stat
 
+from umfpy.arguments import check_kind
 from umfpy.errors import InvalidArgument
 from umfpy.providers.host.sharing import SHM_FOLDER, in_shared_memory
 from umfpy.providers.host.system import System
@@ -39,8 +40,8 @@ def create_named(system: System, name: str) -> tuple[int, str]:
     InvalidArgument
         `name` has a slash or is empty, or a living provider uses it.
     """
-    path = f"{SHM_FOLDER}/{name.removeprefix('/')}"
-    if not in_shared_memory(path):
+    path = f"{SHM_FOLDER}/{check_kind(name, str, 'name').removeprefix('/')}"
+    if not in_shared_memory(path) or "\0" in name:
         raise InvalidArgument(f"{name!r} cannot name a shared object: use a word without slashes")
     fd = open_alone(system, path)
     try:

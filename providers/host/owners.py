@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from umfpy.arguments import check_number
 from umfpy.errors import InvalidArgument
 from umfpy.providers.host.buffers import HeldBuffer
 
@@ -30,15 +31,17 @@ def find_range(source: Any, size: int | None) -> OwnedRange:
     InvalidArgument
         An address without a size; an object that is read-only, has gaps, or is not that large.
     """
-    if isinstance(source, int):
-        if size is None or size < 1 or source < 1:
+    if size is not None:
+        size = check_number(size, "size", least=1)
+    if isinstance(source, int) and not isinstance(source, bool):
+        if size is None or source < 1:
             raise InvalidArgument(f"an address needs a size above 0: {source:#x}, size {size}")
         return OwnedRange(source, size, None, host=True)
     interface = getattr(source, "__cuda_array_interface__", None)
     found = _on_device(source, interface) if interface is not None else _on_host(source)
     if size is None:
         return found
-    if not 0 < size <= found.size:
+    if size > found.size:
         raise InvalidArgument(f"{size} bytes asked for; the buffer has {found.size}")
     return OwnedRange(found.ptr, size, found.owner, found.host)
 

@@ -9,6 +9,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
+from umfpy.arguments import check_items, check_number
 from umfpy.errors import InvalidArgument, NotSupported
 from umfpy.providers.host.system import HUGE_SHIFT, MADV_HUGEPAGE, System
 
@@ -59,11 +60,11 @@ def choose_pages(huge_pages: bool | str, *, shared: bool) -> Pages:
         return Pages()
     if huge_pages == "transparent":
         return _transparent_pages(shared)
-    size = _HUGE_SIZES.get(str(huge_pages))
-    if size is None:
+    if not isinstance(huge_pages, str) or huge_pages not in _HUGE_SIZES:
         raise InvalidArgument(
             f'huge_pages is {huge_pages!r}; use False, "transparent", "2MiB" or "1GiB"'
         )
+    size = _HUGE_SIZES[huge_pages]
     pool = _HUGE_POOLS / f"hugepages-{size >> 10}kB"
     if not pool.is_dir():
         raise NotSupported(f"this system has no huge pages of {huge_pages}: {pool} is missing")
@@ -115,7 +116,9 @@ def check_nodes(nodes: Iterable[int] | None) -> tuple[int, ...]:
     """
     if nodes is None:
         return ()
-    wanted, online = frozenset(nodes), online_nodes()
+    numbers = check_items(nodes, "numa_nodes", "numbers of nodes")
+    wanted = frozenset(check_number(node, "a NUMA node") for node in numbers)
+    online = online_nodes()
     if not wanted or not wanted <= online:
         raise InvalidArgument(f"NUMA nodes {sorted(wanted)} asked for; online: {sorted(online)}")
     if platform.machine() not in _SYS_MBIND:

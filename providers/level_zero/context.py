@@ -6,6 +6,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
+from umfpy.arguments import as_number
 from umfpy.errors import InvalidArgument, UmfpyError
 from umfpy.providers.level_zero.driver import LevelZeroDriver
 from umfpy.providers.level_zero.structs import ze_context_desc_t
@@ -33,14 +34,15 @@ class Context:
     """
 
     def __init__(self, driver: LevelZeroDriver, owner: int, handle: int | None = None) -> None:
-        if handle is not None and handle < 1:
+        number = as_number(handle)
+        if handle is not None and (number is None or number < 1):
             raise InvalidArgument(
-                f"{handle} is no ze_context_handle_t; leave the context out for umfpy's own"
+                f"{handle!r} is no ze_context_handle_t; leave the context out for umfpy's own"
             )
         self._driver = driver
         self._owner = owner
-        self._held = handle is None
-        self.handle = self._acquire() if handle is None else handle
+        self._held = number is None
+        self.handle = self._acquire() if number is None else number
 
     def release(self) -> None:
         """Let it go, once; the last to hold umfpy's own destroys it: zeContextDestroy.

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import ctypes
-import operator
 from dataclasses import dataclass
 
+from umfpy.arguments import as_number
 from umfpy.errors import DriverUnavailable, InvalidArgument
 from umfpy.providers.level_zero.constants import Flag
 from umfpy.providers.level_zero.driver import LevelZeroDriver
@@ -81,13 +81,16 @@ def find_device(devices: list[Device], wanted: int | str) -> Device:
         uuid = wanted.replace("-", "").lower()
         found = [d for d in devices if wanted == d.name] or [d for d in devices if uuid == d.uuid]
     else:
-        index = operator.index(wanted)
+        index = as_number(wanted)
         found = [d for d in devices if d.index == index]
     if len(found) == 1:
         return found[0]
     there = "; ".join(f"{d.index}: {d.name}, {d.uuid}" for d in devices)
     trouble = f"{len(found)} Level Zero devices are" if found else "no Level Zero device is"
-    raise InvalidArgument(f"{trouble} {wanted!r}; there are {there}")
+    raise InvalidArgument(
+        f"{trouble} {wanted!r}; there are {there}: give an index as a number, or a UUID or a name "
+        "as text"
+    )
 
 
 def memory_sizes(driver: LevelZeroDriver, device: Device) -> list[int]:

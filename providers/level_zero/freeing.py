@@ -5,7 +5,8 @@ from __future__ import annotations
 import ctypes
 from collections.abc import Mapping
 
-from umfpy.errors import InvalidArgument, NotSupported
+from umfpy.arguments import check_choice
+from umfpy.errors import NotSupported
 from umfpy.providers.level_zero.constants import Flag
 from umfpy.providers.level_zero.devices import Device
 from umfpy.providers.level_zero.driver import LevelZeroDriver
@@ -35,10 +36,8 @@ class FreePolicy:
     """
 
     def __init__(self, driver: LevelZeroDriver, device: Device, name: str) -> None:
-        if name not in _POLICIES:
-            raise InvalidArgument(f"free_policy is {name!r}; use one of {', '.join(_POLICIES)}")
         self._driver = driver
-        self._flags = _POLICIES[name]
+        self._flags = _POLICIES[check_choice(name, _POLICIES, "free_policy")]
         if self._flags and not self._flags & _known_policies(driver, device):
             raise NotSupported(
                 f"the driver of {device} has no {name} free; use free_policy='default'"

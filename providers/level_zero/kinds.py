@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from umfpy.errors import InvalidArgument
+from umfpy.arguments import check_choice
 from umfpy.provider import Capability
 from umfpy.providers.level_zero.constants import Flag
 from umfpy.providers.level_zero.devices import Device
@@ -29,9 +29,7 @@ KINDS: Mapping[str, Capability] = {
 
 def check_kind(memory_type: str) -> Capability:
     """Return what memory of that type can do; raise InvalidArgument if there is none."""
-    if memory_type not in KINDS:
-        raise InvalidArgument(f"memory_type is {memory_type!r}; use one of {', '.join(KINDS)}")
-    return KINDS[memory_type]
+    return KINDS[check_choice(memory_type, KINDS, "memory_type")]
 
 
 @dataclass(frozen=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from umfpy.arguments import as_number
 from umfpy.errors import DriverUnavailable, InvalidArgument
 from umfpy.providers.opencl.binding import INSTALL_PLATFORM, OpenCL
 
@@ -58,15 +59,18 @@ def find_device(driver: OpenCL, wanted: Any, context: Any) -> tuple[int, Any]:
     InvalidArgument
         No device, or more than one, is meant; the message lists what there is.
     """
+    if context is not None and not isinstance(context, driver.cl.Context):
+        raise InvalidArgument(f"a context is a pyopencl.Context or None, not {context!r}")
     devices = all_devices(driver)
+    index = as_number(wanted)
     if wanted is None:
         device = context.devices[0] if context is not None else _preferred(driver, devices)
     elif isinstance(wanted, driver.cl.Device):
         device = wanted
     elif isinstance(wanted, str):
         device = _by_name(devices, wanted)
-    elif isinstance(wanted, int) and 0 <= wanted < len(devices):
-        device = devices[wanted]
+    elif index is not None and 0 <= index < len(devices):
+        device = devices[index]
     else:
         raise InvalidArgument(f"no OpenCL device {wanted!r}; there are {_listing(devices)}")
     if context is not None and device not in context.devices:
@@ -87,6 +91,11 @@ def _preferred(driver: OpenCL, devices: list[Any]) -> Any:
 
 
 def _by_name(devices: list[Any], name: str) -> Any:
+    if not name.strip() or (name.isdecimal() and int(name) < len(devices)):
+        raise InvalidArgument(
+            f"{name!r} is no name of a device: give a part of it, or an index as a number; there "
+            f"are {_listing(devices)}"
+        )
     found = [device for device in devices if name.lower() in describe(device).lower()]
     if len(found) != 1:
         number = "more than one OpenCL device is" if found else "no OpenCL device is"

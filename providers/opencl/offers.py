@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from umfpy.arguments import check_choice
 from umfpy.errors import InvalidArgument
 from umfpy.providers.opencl.binding import OpenCL
 from umfpy.providers.opencl.devices import describe
@@ -51,12 +52,9 @@ def choose(driver: OpenCL, device: Any, mode: str, memory_type: str | None) -> O
     InvalidArgument
         The device has none such; the message lists what it has.
     """
-    if mode not in MODES:
-        raise InvalidArgument(f"mode is {mode!r}; use one of {', '.join(map(repr, MODES))}")
-    if memory_type not in (None, *MEMORY_TYPES):
-        raise InvalidArgument(
-            f"memory_type is {memory_type!r}; use one of {', '.join(map(repr, MEMORY_TYPES))}"
-        )
+    check_choice(mode, MODES, "mode")
+    if memory_type is not None:
+        check_choice(memory_type, MEMORY_TYPES, "memory_type")
     offers = offers_of(driver, device)
     for offer in offers:
         if mode in ("auto", offer.mode) and memory_type in (None, offer.memory_type):

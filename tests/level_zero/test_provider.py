@@ -83,9 +83,9 @@ def test_53_what_is_missing_twice_or_superfluous_is_refused(emu):
         LevelZeroProvider(0, "host", ordinal=1)
     with pytest.raises(InvalidArgument, match="none of ordinal 7"):
         LevelZeroProvider(0, ordinal=7)
-    with pytest.raises(InvalidArgument, match="use one of device, host, shared"):
+    with pytest.raises(InvalidArgument, match="one of 'device', 'host', 'shared'"):
         LevelZeroProvider(0, "managed")
-    with pytest.raises(InvalidArgument, match="default, blocking, deferred"):
+    with pytest.raises(InvalidArgument, match="'default', 'blocking', 'deferred'"):
         LevelZeroProvider(0, free_policy="never")
     host = LevelZeroProvider(None, "host", resident_devices=[0])
     assert (host.device, host.resident_devices) == (-1, (0,))
@@ -416,3 +416,41 @@ def test_initialised_twice_is_initialised_once(emu):
 def test_umfpy_shows_both():
     assert umfpy.LevelZeroProvider is LevelZeroProvider
     assert umfpy.LevelZeroVmmProvider is LevelZeroVmmProvider
+
+
+@pytest.mark.parametrize("wanted", [1.5, True, None, [], b"0", "0"])
+def test_what_is_no_device_is_told_what_is(emu, wanted):
+    provider = LevelZeroProvider()
+    calls = (LevelZeroProvider, LevelZeroVmmProvider, provider.add_resident_device)
+    for call in calls:
+        with pytest.raises(InvalidArgument, match=r"an index as a number|needs a device"):
+            call(wanted)
+    with pytest.raises(InvalidArgument, match="an index as a number"):
+        LevelZeroProvider(resident_devices=[wanted])
+    provider.close()
+
+
+@pytest.mark.parametrize("wrong", [1, None, "1", 1.5])
+def test_resident_devices_are_a_list(emu, wrong):
+    with pytest.raises(InvalidArgument, match=f"must be a list of devices, not {wrong!r}"):
+        LevelZeroProvider(resident_devices=wrong)
+
+
+@pytest.mark.parametrize("wrong", ["0", None, 0.5, True, [], -1])
+def test_an_ordinal_is_a_number(emu, wrong):
+    with pytest.raises(InvalidArgument, match="ordinal must be a whole number from 0 on"):
+        LevelZeroProvider(ordinal=wrong)
+
+
+@pytest.mark.parametrize("wrong", [None, [], {}, "never"])
+def test_words_are_words(emu, wrong):
+    for keyword in ("memory_type", "free_policy"):
+        with pytest.raises(InvalidArgument, match=f"{keyword} must be one of"):
+            LevelZeroProvider(0, **{keyword: wrong})
+
+
+@pytest.mark.parametrize("wrong", ["x", 1.5, True, [], 0, -1])
+def test_a_context_is_a_handle(emu, wrong):
+    for make in (LevelZeroProvider, LevelZeroVmmProvider):
+        with pytest.raises(InvalidArgument, match="is no ze_context_handle_t"):
+            make(context=wrong)

@@ -161,3 +161,22 @@ def test_a_forked_child_is_told(any_provider: Make) -> None:
         ),
         "2",
     )
+
+
+@pytest.mark.parametrize("wanted", ["0", "", " ", True, None])
+def test_what_is_no_device(any_provider: Make, wanted: object) -> None:
+    """A number as text may be a part of some name, and was meant as an index."""
+    if wanted is None:
+        with pytest.raises(InvalidArgument, match=r"a pyopencl\.Context or None, not 5"):
+            any_provider(wanted, context=5)
+        return
+    with pytest.raises(InvalidArgument, match=r"there are 0: '") as caught:
+        any_provider(wanted)
+    assert repr(wanted) in str(caught.value)
+
+
+@pytest.mark.parametrize("wrong", [[], {}, 5, "cl"])
+def test_words_are_words(any_provider: Make, wrong: object) -> None:
+    for keyword in ("mode", "memory_type"):
+        with pytest.raises(InvalidArgument, match=f"{keyword} must be one of "):
+            any_provider(**{keyword: wrong})

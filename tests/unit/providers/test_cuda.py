@@ -354,7 +354,7 @@ def test_wrong_devices_and_kinds(emu):
     for ordinal in (2, -1):
         with pytest.raises(InvalidArgument, match="this process sees 2"):
             CudaProvider(ordinal)
-    with pytest.raises(InvalidArgument, match="device, host, managed"):
+    with pytest.raises(InvalidArgument, match="'device', 'host', 'managed'"):
         CudaProvider(0, "pinned")
 
 
