@@ -114,6 +114,41 @@ def test_a_chunk_larger_than_the_request_at_the_limit(provider: CudaVmmProvider)
     end(stamped)
 
 
+@pytest.mark.parametrize("saved", [512, 100 << 10, MIB])
+def test_free_memory_that_saves_little_is_used_at_the_limit(
+    provider: CudaVmmProvider, saved: int
+) -> None:
+    """As long as there is memory it is kept for smaller requests."""
+    pool = Pool(provider, limit_bytes=44 * MIB)
+    stamped = Stamped(pool)
+    first = stamped.allocate(6 * MIB - saved)
+
+    large = stamped.allocate(38 * MIB + saved)
+
+    assert large.ptr == first.ptr + first.size
+    assert pool.stats().reserved_bytes == 44 * MIB
+    end(stamped)
+
+
+def test_free_memory_that_saves_little_is_used_where_the_device_is_full(
+    emu: EmulatedCuda, small: CudaVmmProvider
+) -> None:
+    """Before what lies idle in other pools, and before anybody is called."""
+    pool, other = Pool(small, growth=EXACT), Pool(small, growth=EXACT)
+    pool.on_out_of_memory(lambda missing: pytest.fail("there is memory"))
+    stamped = Stamped(pool)
+    idle = other.allocate(54 * MIB)
+    stamped.allocate(5 * MIB)
+    idle.free()
+
+    stamped.allocate(196 * MIB + 1)
+
+    assert other.stats().reserved_bytes == 54 * MIB
+    assert pool.stats().reserved_bytes == 202 * MIB
+    end(stamped)
+    other.close()
+
+
 def test_a_limit_below_what_is_held_takes_effect_as_memory_goes(
     provider: CudaVmmProvider,
 ) -> None:

@@ -60,12 +60,11 @@ class Supply:
         Raises what the provider does, but for lack of memory.
         """
         size = round_up(size, self._map.granule)
-        free = self._free(self._least)
-        window = choose(free, size, alignment, self._unit, self._edges())
+        window = self._window(size, alignment)
         captures.refuse_growing(self._name, self._provider, size)
         if window is None:
             return self._without_window(size, alignment)
-        return self._wake(window, limit)
+        return self._wake(window, limit) or self._scrape(size, alignment, window, limit)
 
     def extend(self, end: int, size: int, limit: int | None) -> bool:
         """Make the `size` bytes behind a used block usable; False if they are used, or none left.
@@ -77,6 +76,15 @@ class Supply:
             return False
         captures.refuse_growing(self._name, self._provider, size)
         return self._wake(window, limit)
+
+    def _window(self, size: int, alignment: int, *, scarce: bool = False) -> Window | None:
+        free = self._free(1 if scarce else self._least)
+        return choose(free, size, alignment, self._unit, self._edges(), scarce=scarce)
+
+    def _scrape(self, size: int, alignment: int, tried: Window, limit: int | None) -> bool:
+        """There was no memory for a window: try the one that takes the least, if it is another."""
+        window = self._window(size, alignment, scarce=True)
+        return window is not None and window != tried and self._wake(window, limit)
 
     def _free(self, least: int) -> list[Free]:
         """Return what is free in ranges of at least so many bytes, in no order."""

@@ -12,7 +12,7 @@ from umfpy.core.extents import HIDDEN, SAFE, UNBACKED
 from umfpy.pools.growth import round_up
 
 #: A window that needs more new memory than this part of the request is not worth it: it would
-#: take up free memory that smaller requests fit into.
+#: take up free memory that smaller requests fit into; unless memory is short.
 WORTH_IT = 0.9
 
 
@@ -143,6 +143,8 @@ def choose(
     alignment: int,
     unit: int,
     edges: Collection[int] = (),
+    *,
+    scarce: bool = False,
 ) -> Window | None:
     """Return the window for a request that takes the least new memory; None if there is none.
 
@@ -156,6 +158,8 @@ def choose(
         What memory comes in, in bytes.
     edges
         Where extents begin: no window reaches across.
+    scarce
+        Whether new memory is short, so that a window is worth it however little that saves.
     """
     alignment = max(alignment, 1)
     runs = [run for run in _runs(sorted(free), unit, edges) if run.end - run.start >= size]
@@ -168,7 +172,7 @@ def choose(
     if best is None:
         return None
     new, run, start = best
-    if new > size * WORTH_IT:
+    if not scarce and new > size * WORTH_IT:
         fresh = [window for run in runs if (window := run.afresh(size, alignment))]
         if fresh:
             return max(fresh, key=attrgetter("room"))

@@ -93,6 +93,19 @@ def test_new_memory_goes_where_most_room_is_behind_it() -> None:
     assert pick("S1 U20 gap1 U19", 20) == (1, 21, 20), "at the largest range of a run"
 
 
+def test_where_memory_is_short_any_saving_is_worth_it() -> None:
+    free = ranges("U30 gap1 S1 U19")
+    size = 20 * UNIT
+    assert WORTH_IT < 19 / 20
+
+    window, scarce = (choose(free, size, 0, UNIT, scarce=scarce) for scarce in (False, True))
+
+    assert window is not None
+    assert scarce is not None
+    assert (window.new_bytes, scarce.new_bytes) == (20 * UNIT, 19 * UNIT)
+    assert scarce.start == window.start + 31 * UNIT
+
+
 def test_room_is_what_lies_behind_the_last_part_without_memory() -> None:
     window = choose(ranges("S2 U10"), 4 * UNIT, 0, UNIT)
     fresh = choose(ranges("U10"), 4 * UNIT, 0, UNIT)
