@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from umfpy.arguments import check_number
 from umfpy.errors import InvalidArgument
 
 
@@ -30,6 +31,7 @@ class Growth:
     divisor: int = 16
 
     def __post_init__(self) -> None:
+        take_numbers(self, "minimum", "maximum", "divisor")
         if not 0 < self.minimum <= self.maximum or self.divisor < 1:
             raise InvalidArgument(
                 f"growth needs 0 < minimum <= maximum and a divisor of at least 1, not {self}"
@@ -43,6 +45,12 @@ class Growth:
         wanted = min(max(held // self.divisor, self.minimum), self.maximum)
         # Extents of whole minimum steps fit each other's holes when they come and go.
         return round_up(max(size, wanted, released), round_up(self.minimum, unit))
+
+
+def take_numbers(policy: object, *names: str) -> None:
+    """Make fields of a frozen policy plain whole numbers; InvalidArgument names what is none."""
+    for name in names:
+        object.__setattr__(policy, name, check_number(getattr(policy, name), name, least=None))
 
 
 def round_up(size: int, unit: int) -> int:

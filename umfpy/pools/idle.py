@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
+from umfpy.arguments import check_flag, check_items, check_number
 from umfpy.errors import InvalidArgument
 from umfpy.pools.rungs import RUNGS, check_rung
 
@@ -52,7 +53,8 @@ class Idle:
     thread: bool = False
 
     def __post_init__(self) -> None:
-        rungs = (self.rungs,) if isinstance(self.rungs, str) else tuple(self.rungs)
+        rungs: tuple[str, ...] = (self.rungs,) if isinstance(self.rungs, str) else self.rungs
+        rungs = check_items(rungs, "rungs", "words")
         places = [RUNGS.index(check_rung(rung)) for rung in rungs]
         if not places or places != sorted(set(places)):
             raise InvalidArgument(
@@ -61,16 +63,18 @@ class Idle:
             )
         object.__setattr__(self, "rungs", rungs)
         operations, seconds = self.after_operations, self.after_seconds
-        if operations is not None and (type(operations) is not int or operations < 1):
-            raise InvalidArgument(f"after_operations is a number from 1 on, not {operations!r}")
+        if operations is not None:
+            check_number(operations, "after_operations", least=1)
         if seconds is not None and not (
-            isinstance(seconds, (int, float)) and 0 < seconds <= threading.TIMEOUT_MAX
+            isinstance(seconds, (int, float))
+            and not isinstance(seconds, bool)
+            and 0 < seconds <= threading.TIMEOUT_MAX
         ):
             raise InvalidArgument(
                 f"after_seconds is a time above 0, of at most {threading.TIMEOUT_MAX:.0f}, "
                 f"not {seconds!r}"
             )
-        if self.thread and seconds is None:
+        if check_flag(self.thread, "thread") and seconds is None:
             raise InvalidArgument("a thread looks after every after_seconds: say how many")
 
 

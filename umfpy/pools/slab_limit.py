@@ -32,10 +32,19 @@ class SharedLimit:
     """
 
     def __init__(self, limit_bytes: int | str) -> None:
-        self.limit_bytes = parse_size(limit_bytes)
+        self.limit_bytes = limit_bytes
         self._joining = threading.Lock()
         #: Replaced, never changed: it is read without the lock.
         self._pools: tuple[weakref.ref[SlabPool], ...] = ()
+
+    @property
+    def limit_bytes(self) -> int:
+        """The most bytes in idle slabs."""
+        return self._limit
+
+    @limit_bytes.setter
+    def limit_bytes(self, limit: int | str) -> None:
+        self._limit = parse_size(limit)
 
     def join(self, pool: SlabPool) -> None:
         """Have a pool's idle slabs count; `SlabPool` does so by itself."""

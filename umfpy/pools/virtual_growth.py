@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from umfpy.errors import InvalidArgument
-from umfpy.pools.growth import round_up
+from umfpy.pools.growth import round_up, take_numbers
 
 
 @dataclass(frozen=True)
@@ -47,10 +47,13 @@ class VirtualGrowth:
     left: int = 8192
 
     def __post_init__(self) -> None:
+        take_numbers(
+            self, "small_until", "minimum", "divisor", "parts", "finest", "largest", "left"
+        )
         numbers = (self.divisor, self.parts, self.finest, self.largest, self.left)
         if min(numbers) < 1 or min(self.small_until, self.minimum) < 0:
             raise InvalidArgument(f"sizes and divisors must be positive, not {self}")
-        if not (0 < self.idle <= 1 and 0 < self.scarce <= 1):
+        if not (_is_share(self.idle) and _is_share(self.scarce)):
             raise InvalidArgument(f"shares must be above 0 and at most 1, not {self}")
 
     def step(self, held: int) -> int:
@@ -77,3 +80,8 @@ class VirtualGrowth:
         # As many as that makes, but all alike.
         count = -(-new // round_up(int(size), unit))
         return round_up(-(-new // count), unit)
+
+
+def _is_share(number: object) -> bool:
+    """Whether it is a number above 0, and at most 1; no flag is one."""
+    return isinstance(number, (int, float)) and not isinstance(number, bool) and 0 < number <= 1
