@@ -7,7 +7,7 @@ message that names the argument, what it can be, and what it is.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from operator import index
 from pathlib import Path
 from typing import Any, TypeVar
@@ -66,23 +66,23 @@ def check_choice(value: object, choices: Iterable[str], name: str) -> str:
     raise InvalidArgument(f"{name} must be one of {', '.join(map(repr, words))}, not {value!r}")
 
 
-def check_kind(value: object, kind: type[T], name: str) -> T:
-    """Return an object of a class."""
+def check_kind(value: object, kind: type[T], name: str, what: str) -> T:
+    """Return an object of a class, which `what` names as a caller would."""
     if isinstance(value, kind):
         return value
-    raise InvalidArgument(f"{name} must be a {_name_of(kind)}, not {value!r}")
+    raise InvalidArgument(f"{name} must be {what}, not {value!r}")
 
 
 def check_callable(value: T, name: str, what: str) -> T:
-    """Return what can be called; `what` says what the call does."""
+    """Return what can be called; `what` says what a call does."""
     if callable(value):
         return value
-    raise InvalidArgument(f"{name} must be callable, and {what}; {value!r} is not")
+    raise InvalidArgument(f"{name} must be a callable that {what}, not {value!r}")
 
 
 def check_items(value: Iterable[T], name: str, what: str) -> tuple[T, ...]:
-    """Return a list of `what` as a tuple; a text is none, nor are the keys of a mapping."""
-    if isinstance(value, Iterable) and not isinstance(value, (str, bytes, bytearray, Mapping)):
+    """Return a list of `what` as a tuple; a text is none."""
+    if isinstance(value, Iterable) and not isinstance(value, (str, bytes, bytearray)):
         return tuple(value)
     raise InvalidArgument(f"{name} must be a list of {what}, not {value!r}")
 
@@ -102,7 +102,3 @@ def _range(least: int | None, most: int | None) -> str:
     if least is None:
         return "" if most is None else f" up to {most}"
     return f" from {least} on" if most is None else f" from {least} to {most}"
-
-
-def _name_of(kind: type) -> str:
-    return kind.__qualname__ if kind.__module__ == "builtins" else f"umfpy.{kind.__qualname__}"

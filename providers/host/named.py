@@ -40,7 +40,7 @@ def create_named(system: System, name: str) -> tuple[int, str]:
     InvalidArgument
         `name` has a slash or is empty, or a living provider uses it.
     """
-    path = f"{SHM_FOLDER}/{check_kind(name, str, 'name').removeprefix('/')}"
+    path = f"{SHM_FOLDER}/{check_kind(name, str, 'name', 'a word').removeprefix('/')}"
     if not in_shared_memory(path) or "\0" in name:
         raise InvalidArgument(f"{name!r} cannot name a shared object: use a word without slashes")
     fd = open_alone(system, path)

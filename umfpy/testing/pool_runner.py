@@ -5,6 +5,8 @@ from __future__ import annotations
 import importlib
 from collections.abc import Callable, Iterable
 
+from umfpy.arguments import check_callable, check_items, check_kind, check_number
+from umfpy.errors import InvalidArgument
 from umfpy.pools.base import ProviderPool
 from umfpy.testing.pool_registry import POOL_REGISTRY
 from umfpy.testing.pool_subject import PoolFactory, PoolOptions, PoolSubject
@@ -65,7 +67,8 @@ def check_pool(
     Raises
     ------
     InvalidArgument
-        There is no check of that name.
+        There is no check of that name, or another argument makes no sense; `factory` is a pool,
+        or makes none.
 
     Examples
     --------
@@ -73,12 +76,29 @@ def check_pool(
     >>> check_pool(lambda: umfpy.Pool(umfpy.HostProvider()), checks=["counts"]).failed
     []
     """
+    check_callable(factory, "factory", "makes a pool")
+    if live_count is not None:
+        check_callable(live_count, "live_count", "counts what is below a pool")
+    if process_setup is not None:
+        check_callable(process_setup, "process_setup", "is called first in the second process")
     options = PoolOptions(
         live_count=live_count,
         process_setup=process_setup,
         largest_alignment=parse_size(largest_alignment),
-        threads=threads,
-        streams=streams,
+        threads=check_number(threads, "threads", least=1),
+        streams=_two_streams(streams),
     )
     chosen = POOL_REGISTRY.choose(checks, skip)
-    return run_checks(chosen, factory, lambda pool: PoolSubject(pool, options))
+    return run_checks(chosen, factory, lambda pool: PoolSubject(_made(pool), options))
+
+
+def _made(pool: object) -> ProviderPool:
+    return check_kind(pool, ProviderPool, "what the factory makes", "a pool, such as a umfpy.Pool")
+
+
+def _two_streams(streams: tuple[int, int]) -> tuple[int, int]:
+    handles = check_items(streams, "streams", "two native handles")
+    if len(handles) != 2 or handles[0] == handles[1]:
+        raise InvalidArgument(f"streams must be two different native handles, not {streams!r}")
+    first, second = (check_number(handle, "a stream", least=1) for handle in handles)
+    return first, second

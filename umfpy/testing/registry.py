@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
+from umfpy.arguments import check_items
 from umfpy.errors import InvalidArgument
 from umfpy.provider import Capability
 from umfpy.testing.subject import Subject
@@ -74,9 +75,10 @@ class Registry(Generic[S, C]):
 
     def choose(self, checks: Iterable[str] | None, skip: Iterable[str]) -> list[C]:
         """Return the checks of these names, or all, but those of `skip`."""
-        skipped = frozenset(skip)
-        wanted = list(self.checks) if checks is None else list(checks)
-        unknown = [name for name in (*wanted, *skipped) if name not in self.checks]
+        skipped = check_items(skip, "skip", "names")
+        wanted = tuple(self.checks) if checks is None else check_items(checks, "checks", "names")
+        known = tuple(self.checks)  # in which names that have no hash can be looked for, too
+        unknown = [name for name in (*wanted, *skipped) if name not in known]
         if unknown:
             raise InvalidArgument(f"no check {unknown[0]!r}; there are {', '.join(self.checks)}")
         return [self.checks[name] for name in wanted if name not in skipped]

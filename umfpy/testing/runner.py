@@ -6,6 +6,7 @@ import importlib
 from collections.abc import Callable, Iterable
 from typing import TypeVar
 
+from umfpy.arguments import check_callable, check_kind, check_number
 from umfpy.errors import UmfpyError
 from umfpy.provider import Provider
 from umfpy.testing.registry import REGISTRY, AnyCheck, S
@@ -82,7 +83,8 @@ def check_provider(
     Raises
     ------
     InvalidArgument
-        There is no check of that name.
+        There is no check of that name, or another argument makes no sense; `factory` is a
+        provider, or makes none.
 
     Examples
     --------
@@ -90,15 +92,26 @@ def check_provider(
     >>> check_provider(HostProvider, checks=["granularity"]).failed
     []
     """
+    check_callable(factory, "factory", "makes a provider, such as its class")
+    if live_count is not None:
+        check_callable(live_count, "live_count", "counts what a provider holds")
+    if importer is not None:
+        check_callable(importer, "importer", "makes a provider")
+    if process_setup is not None:
+        check_callable(process_setup, "process_setup", "is called first in the second process")
     options = Options(
         live_count=live_count,
         importer=importer,
         process_setup=process_setup,
         largest_alignment=parse_size(largest_alignment),
-        threads=threads,
+        threads=check_number(threads, "threads", least=1),
     )
     chosen = REGISTRY.choose(checks, skip)
-    return run_checks(chosen, factory, lambda provider: Subject(provider, options))
+    return run_checks(chosen, factory, lambda provider: Subject(_made(provider), options))
+
+
+def _made(provider: object) -> Provider:
+    return check_kind(provider, Provider, "what the factory makes", "a umfpy.Provider")
 
 
 def run_checks(
