@@ -53,8 +53,8 @@ class Idle:
     thread: bool = False
 
     def __post_init__(self) -> None:
-        rungs: tuple[str, ...] = (self.rungs,) if isinstance(self.rungs, str) else self.rungs
-        rungs = check_items(rungs, "rungs", "words")
+        given = (self.rungs,) if isinstance(self.rungs, str) else self.rungs
+        rungs = check_items(given, "rungs", "words")
         places = [RUNGS.index(check_rung(rung)) for rung in rungs]
         if not places or places != sorted(set(places)):
             raise InvalidArgument(

@@ -6,8 +6,8 @@ import importlib
 from collections.abc import Callable, Iterable
 from typing import TypeVar
 
-from umfpy.arguments import check_callable, check_kind, check_number
-from umfpy.errors import UmfpyError
+from umfpy.arguments import check_callable, check_number
+from umfpy.errors import InvalidArgument, UmfpyError
 from umfpy.provider import Provider
 from umfpy.testing.registry import REGISTRY, AnyCheck, S
 from umfpy.testing.report import CheckResult, Outcome, Report
@@ -111,7 +111,9 @@ def check_provider(
 
 
 def _made(provider: object) -> Provider:
-    return check_kind(provider, Provider, "what the factory makes", "a umfpy.Provider")
+    if isinstance(provider, Provider):
+        return provider
+    raise InvalidArgument(f"what the factory makes must be a umfpy.Provider, not {provider!r}")
 
 
 def run_checks(
