@@ -10,7 +10,7 @@ import pytest
 
 from tests.fakes.ladders import read
 from tests.fakes.stamped import Stamped
-from tests.fakes.virtual import agree, idle_bytes
+from tests.fakes.virtual import agree, least_held
 from umfpy import (
     Allocation,
     CudaVmmProvider,
@@ -81,7 +81,6 @@ class Walk:
         self.pool = Pool(provider, growth=shape.growth, limit_bytes=shape.limit, virtual=True)
         self.stamped = Stamped(self.pool)
         self.shape = shape
-        self.unit = provider.granularity()
         self.chance = random.Random(seed)
         self.served = self.refused = self.grown = self.stuck = 0
 
@@ -119,14 +118,10 @@ class Walk:
         except OutOfMemoryError:
             self.refused += 1
             assert self.live() == before
-            assert self.idle() < -(-size // self.unit) * self.unit, "there was memory"
+            most = min(self.shape.limit or MEMORY, MEMORY)
+            assert least_held(self.pool, size, alignment) > most, "there was memory"
             return
         self.served += 1
-
-    def idle(self) -> int:
-        """What a request could have been made of, wherever it is."""
-        pinned = self.pool.stats().reserved_bytes - idle_bytes(self.pool)
-        return min(self.shape.limit or MEMORY, MEMORY) - pinned
 
     def live(self) -> list[tuple[int, int]]:
         return [(start, span) for start, span, used, _ in self.pool.map.blocks() if used]
