@@ -6,6 +6,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -14,6 +15,7 @@ from tests.fakes.programs import assert_silent, run_program
 from tests.fakes.provider import FakeProvider
 from umfpy import Capability, InvalidArgument, OutOfMemoryError, Pool, ProxyPool
 from umfpy.integrations import cupy as plugin
+from umfpy.trace import Recorder, TraceWriter
 
 cupy = pytest.importorskip("cupy", reason="CuPy is not installed", exc_type=ModuleNotFoundError)
 CupyOutOfMemoryError = pytest.importorskip("umfpy.integrations.cupy_errors").CupyOutOfMemoryError
@@ -99,6 +101,22 @@ def test_using_is_for_one_thread(installed: Pool) -> None:
     # then
     assert (inside, seen) == (other, [installed])
     assert owner_of_a_new_array() is installed
+
+
+def test_a_program_is_recorded(pool: Pool, tmp_path: Path) -> None:
+    path = tmp_path / "program.csv"
+    with TraceWriter(path) as writer, plugin.using(Recorder(pool, writer)):
+        array = cupy.empty(1000, dtype="uint8")
+        owner, device = umfpy.find(array.data.ptr).pool, array.data.mem.device_id
+        other = cupy.empty(0)
+        del array
+        later = cupy.empty(3, dtype="uint8")
+        with pytest.raises(CupyOutOfMemoryError):
+            cupy.empty(100 * MIB, dtype="uint8")
+    assert (owner, device, other.data.ptr) == (pool, 3, 0)
+    del later  # after the recording
+    lines = path.read_text(encoding="utf-8").splitlines()
+    assert lines[1:] == ["a,0,1000,0", "f,0,,", "a,1,3,0"]
 
 
 def test_zero_bytes_are_no_memory(installed: Pool) -> None:

@@ -12,13 +12,27 @@ import itertools
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any, TypeAlias
+from typing import Any, Protocol, TypeAlias
 
 from umfpy.core.pool import BasePool
 from umfpy.errors import DriverUnavailable, InvalidArgument, OutOfMemoryError
+from umfpy.provider import Provider
+
+
+class AnyPool(Protocol):
+    """A pool, or what stands in for one, such as `umfpy.trace.Recorder`."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def provider(self) -> Provider: ...
+
+    def allocate(self, size: int, alignment: int = 0, stream: Any = None) -> Any: ...
+
 
 #: One pool, or one for each device: {ordinal: pool}.
-Pools: TypeAlias = "BasePool | Mapping[int, BasePool]"
+Pools: TypeAlias = "AnyPool | Mapping[int, AnyPool]"
 
 #: The runtime's answers that mean there is none: the driver is missing, too old, or emulated.
 #: cudaErrorStubLibrary, ...InsufficientDriver, ...CallRequiresNewerDriver, ...NoDevice
@@ -41,7 +55,7 @@ def install(pool: Pools, *, device: int | None = None) -> None:
     ----------
     pool
         A pool of CUDA memory, or a mapping of device ordinals to pools.  On devices without one
-        CuPy goes on with the allocator that it had.
+        CuPy goes on with the allocator that it had.  A `umfpy.trace.Recorder` takes a pool's place.
     device
         The ordinal of a single pool; if not given, what its provider says.
 
@@ -176,12 +190,14 @@ def fastest(allocator: Allocator) -> Callable[[int], Any]:
     `_cupy.Fast` asks CuPy's private C functions for the current device and stream.  They are used
     if this CuPy has them under the expected signatures, and they say what its public functions
     say, on a stream of their own too.  Without a GPU nothing can be compared, nor is there any
-    hurry.
+    hurry.  What only stands in for a pool gives no allocations that it could look into.
 
     CuPy's ``CFunctionAllocator`` over `Pool.c_interface` is no choice: it passes no stream, and
     takes NULL for memory.
     """
     cuda = _import_cupy().cuda
+    if not all(isinstance(pool, BasePool) for pool in allocator.pools.values()):
+        return allocator
     fast = _compiled(allocator, cuda)
     if fast is None:
         return allocator
@@ -225,7 +241,7 @@ def _own_stream() -> int:
     return number
 
 
-def _by_device(pool: Pools, device: int | None) -> dict[int, BasePool]:
+def _by_device(pool: Pools, device: int | None) -> dict[int, AnyPool]:
     """The pools by device; InvalidArgument where that is not clear."""
     if isinstance(pool, Mapping):
         if device is not None or not pool:
@@ -234,15 +250,22 @@ def _by_device(pool: Pools, device: int | None) -> dict[int, BasePool]:
     else:
         pools = {_device_of(pool) if device is None else device: pool}
     for ordinal, one in pools.items():
-        if not isinstance(one, BasePool) or not isinstance(ordinal, int) or ordinal < 0:
+        if not _is_pool(one) or not isinstance(ordinal, int) or ordinal < 0:
             raise InvalidArgument(
                 f"CuPy needs a pool for each device ordinal from 0 on, not {one!r} for {ordinal!r}"
             )
     return pools
 
 
-def _device_of(pool: object) -> int:
-    if not isinstance(pool, BasePool):
+def _is_pool(pool: object) -> bool:
+    return isinstance(pool, BasePool) or (
+        callable(getattr(pool, "allocate", None))
+        and isinstance(getattr(pool, "provider", None), Provider)
+    )
+
+
+def _device_of(pool: AnyPool) -> int:
+    if not _is_pool(pool):
         raise InvalidArgument(f"CuPy needs a umfpy pool, not {pool!r}")
     if pool.provider.device < 0:
         raise InvalidArgument(

@@ -74,6 +74,11 @@ class TraceWriter:
             else:
                 self.free(event.id, event.stream)
 
+    @property
+    def closed(self) -> bool:
+        """Whether the file is complete: nothing more can be written."""
+        return self._text.closed
+
     def close(self) -> None:
         """Write what is buffered, and close the file."""
         self._stack.close()

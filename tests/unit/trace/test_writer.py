@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import threading
+
 import pytest
 
 import umfpy
@@ -62,6 +64,81 @@ def test_recording_a_pool(tmp_path):
     assert text[1:] == ["a,0,1000,0", "a,1,2000,3", "f,0,,", "a,2,1000,0", "f,1,,4", "f,2,,"]
 
 
+def test_recording_allocations(tmp_path):
+    path = tmp_path / "recorded.csv"
+    with umfpy.Pool(umfpy.HostProvider()) as pool, TraceWriter(path) as writer:
+        recorder = Recorder(pool, writer)
+        first = recorder.allocate(1000)
+        with recorder.allocate(2000, alignment=4096, stream=3) as second:
+            assert second.ptr % 4096 == 0
+            assert (second.size, second.stream, second.pool) == (2000, 3, pool)
+            assert umfpy.find(second.ptr).size == 2000
+        del first
+        third = recorder.allocate(0, zero=True)
+        third.free(7)
+        with pytest.raises(umfpy.StaleHandle):
+            third.free()
+        del third
+        assert pool.stats().live_allocations == 0
+    lines = path.read_text(encoding="utf-8").splitlines()
+    assert lines[1:] == ["a,0,1000,0", "a,1,2000,3", "f,1,,", "f,0,,", "a,2,0,0", "f,2,,7"]
+
+
+def test_after_the_recording_the_pool_serves_on(tmp_path):
+    path = tmp_path / "recorded.csv"
+    with umfpy.Pool(umfpy.HostProvider()) as pool:
+        before = pool.malloc(64)
+        with TraceWriter(path) as writer:
+            recorder = Recorder(pool, writer)
+            recorder.free(before)  # which no line of the trace speaks of
+            kept, ptr = recorder.allocate(64), recorder.malloc(64)
+        kept.free()
+        recorder.free(ptr)
+        del kept
+        recorder.allocate(64).free()
+        assert pool.stats().live_allocations == 0
+    trace = Trace.load(path)
+    assert (trace.allocations, trace.frees) == (2, 0)
+
+
+def test_an_allocation_dropped_in_the_middle_of_writing(tmp_path):
+    """As the garbage collector does with what lies in a cycle."""
+    path = tmp_path / "recorded.csv"
+    dropped = []
+
+    class Interrupted(TraceWriter):
+        def allocate(self, id, size, stream=0):
+            dropped.clear()
+            super().allocate(id, size, stream)
+
+    with umfpy.Pool(umfpy.HostProvider()) as pool, Interrupted(path) as writer:
+        recorder = Recorder(pool, writer)
+        dropped.append(recorder.allocate(8))
+        recorder.allocate(16).free()
+    assert path.read_text(encoding="utf-8").splitlines()[1:] == [
+        *("a,0,8,0", "a,1,16,0", "f,0,,", "f,1,,"),
+    ]
+
+
+def test_several_threads_are_recorded(tmp_path):
+    path = tmp_path / "recorded.csv"
+
+    def work():
+        for size in range(1, 200):
+            recorder.allocate(size).free()
+            recorder.free(recorder.malloc(size))
+
+    with umfpy.Pool(umfpy.HostProvider()) as pool, TraceWriter(path) as writer:
+        recorder = Recorder(pool, writer)
+        threads = [threading.Thread(target=work) for _ in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    trace = Trace.load(path)  # which refuses a free of what was not allocated
+    assert trace.allocations == trace.frees == 4 * 2 * 199
+
+
 def test_a_refused_call_is_not_recorded(tmp_path):
     path = tmp_path / "recorded.csv"
     provider = umfpy.HostProvider()
@@ -69,6 +146,8 @@ def test_a_refused_call_is_not_recorded(tmp_path):
         recorder = Recorder(pool, writer)
         with pytest.raises(umfpy.OutOfMemoryError):
             recorder.malloc(8 << 20)
+        with pytest.raises(umfpy.OutOfMemoryError):
+            recorder.allocate(8 << 20)
         with pytest.raises(umfpy.InvalidArgument):
             recorder.free(12345)
     assert len(Trace.load(path)) == 0
