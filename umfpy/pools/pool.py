@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import replace
-from functools import partial
 
 from umfpy.core.extents import SAFE
 from umfpy.errors import InvalidArgument, OutOfMemoryError
 from umfpy.pools import captures
 from umfpy.pools.base import ProviderPool
+from umfpy.pools.callbacks import Callbacks, OutOfMemoryCallback
 from umfpy.pools.growth import Growth, round_up
 from umfpy.pools.idle import Idle
 from umfpy.pools.nested import as_provider
@@ -25,9 +25,6 @@ from umfpy.units import format_size
 
 #: What it takes to manage addresses and memory apart.
 _APART = Capability.RESERVE | Capability.SPLIT | Capability.COMMIT
-
-#: Asked when memory has run out: the bytes that are missing -> whether to try again.
-OutOfMemoryCallback = Callable[[int], bool]
 
 
 class Pool(ProviderPool):
@@ -87,7 +84,7 @@ class Pool(ProviderPool):
         else:
             self._growth = steps
             self._supply = Supply(self.name, self.map, source, self._cuts)
-        self._callbacks: list[OutOfMemoryCallback] = []
+        self._callbacks = Callbacks()
 
     @property
     def virtual(self) -> bool:
@@ -102,12 +99,12 @@ class Pool(ProviderPool):
         """Have `callback(missing_bytes)` asked before OutOfMemoryError is raised.
 
         It frees what it can and returns True to have the request tried again, else False.  It is
-        called without any lock held, in the thread that allocates.  Several are asked in the order
-        in which they came; none can be taken back.
+        called in the thread that allocates, without a lock of this pool; a pool that stands on this
+        one grows meanwhile, and has other threads wait.  What it asks of this pool itself asks no
+        callback again, and raises OutOfMemoryError where there is nothing.  Several are asked in
+        the order in which they came; none can be taken back.
         """
-        if not callable(callback):
-            raise InvalidArgument(f"a callback takes the missing bytes; {callback!r} takes nothing")
-        self._callbacks.append(callback)
+        self._callbacks.add(callback)
 
     # What happens when nothing that fits is free.  `index`: the block is to be found by address.
 
@@ -208,8 +205,7 @@ class Pool(ProviderPool):
         yield self._wait_for_streams
         yield lambda: brought_back(self._trim(wait=True))
         yield from ask_neighbours(self.provider, (self,))
-        for callback in self._callbacks:
-            yield partial(callback, size)
+        yield from self._callbacks.asked(size)
 
     def _wait_for_streams(self) -> bool:
         if self.frozen or Capability.STREAMS not in self.provider.capabilities:

@@ -130,6 +130,48 @@ def test_an_error_of_a_callback_reaches_the_caller() -> None:
             pool.free(start)
 
 
+def test_a_callback_that_allocates_is_not_asked_again_meanwhile() -> None:
+    """There is nothing for it either: it is told so, and may do something else."""
+    pool = Pool(FakeProvider(capacity=MIB))
+    other = Pool(FakeProvider(capacity=MIB))
+    cache = [pool.allocate(MIB), other.allocate(MIB)]
+    told: list[int] = []
+
+    def spill(missing: int) -> bool:
+        with pytest.raises(OutOfMemoryError) as refusal:
+            other.allocate(missing // 2)  # whose callback wants some of ours
+        told.append(refusal.value.requested)
+        cache.pop(0).free()
+        return True
+
+    def pass_on(missing: int) -> bool:
+        with pytest.raises(OutOfMemoryError) as refusal:
+            pool.allocate(missing // 2)
+        told.append(refusal.value.requested)
+        return False
+
+    pool.on_out_of_memory(spill)
+    other.on_out_of_memory(pass_on)
+    for again in range(2):
+        cache.append(pool.allocate(MIB))
+        assert told == [MIB // 4, MIB // 2] * (again + 1)
+        cache.insert(0, cache.pop())
+    for allocation in cache:
+        allocation.free()
+
+
+def test_a_callback_that_fails_is_asked_the_next_time() -> None:
+    pool = Pool(FakeProvider(capacity=MIB))
+    keep = pool.allocate(MIB)
+    asked: list[int] = []
+    pool.on_out_of_memory(lambda missing: asked.append(missing) or 1 // 0)
+    for _ in range(2):
+        with pytest.raises(ZeroDivisionError):
+            pool.allocate(KIB)
+    assert asked == [KIB, KIB]
+    keep.free()
+
+
 def test_the_report_says_what_a_person_can_act_on() -> None:
     pool = Pool(FakeProvider(capacity=2 * MIB), name="mine", limit_bytes="2MiB")
     held, error = until_exhausted(lambda: pool.allocate(300 * KIB))
