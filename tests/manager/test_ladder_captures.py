@@ -16,6 +16,7 @@ from umfpy import Capability, MemoryManager, OutOfMemoryError, find
 from umfpy.manager import CaptureWouldBreak
 from umfpy.manager.aging import AgingPool
 from umfpy.manager.persistent import PersistentPool
+from umfpy.pools import captures
 from umfpy.pools.rungs import RUNGS
 
 PAGE = 32 * KIB
@@ -118,28 +119,30 @@ def test_what_woke_in_a_capture_stays_ready_where_the_rest_did_not(error: Except
     end(provider, manager, beside)
 
 
-def test_a_capture_waits_for_what_is_on_its_way_down() -> None:
+def test_a_capture_waits_for_what_is_on_its_way_down(monkeypatch: pytest.MonkeyPatch) -> None:
     """So that what it uses was either gone before, or stays."""
     provider, manager = managed()
     pool = with_an_idle_page(manager)
     at_work, waiting, opened, go_on = (threading.Event() for _ in range(4))
-    decommit, enter = provider.decommit, pool._growing.enter
+    decommit, is_disturbed = provider.decommit, captures._is_disturbed
 
     def slow(ptr: int, size: int) -> None:
         at_work.set()
         assert go_on.wait(60)
         decommit(ptr, size)
 
-    def telling(*, wait: bool | None = None) -> bool:
-        if at_work.is_set():
+    def telling(window: captures.Window) -> bool:
+        disturbed = is_disturbed(window)
+        if disturbed:
             waiting.set()
-        return enter(wait=wait)
+        return disturbed
 
     def capture() -> None:
         manager.capture_begin()
         opened.set()
 
-    provider.decommit, pool._growing.enter = slow, telling
+    provider.decommit = slow
+    monkeypatch.setattr(captures, "_is_disturbed", telling)
     lowering = threading.Thread(target=lambda: pool.trim(rung="decommit"))
     lowering.start()
     assert at_work.wait(60)
@@ -152,7 +155,7 @@ def test_a_capture_waits_for_what_is_on_its_way_down() -> None:
         thread.join(60)
 
     assert opened.is_set()
-    provider.decommit, pool._growing.enter = decommit, enter
+    provider.decommit = decommit
     manager.reserve(PAGE).release()
     (pin,) = manager.capture_end()
     agree(manager, provider)

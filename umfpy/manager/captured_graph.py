@@ -68,8 +68,9 @@ class CapturedGraph:
             It was launched, and another capture is open on the device.  Nothing is changed.
         """
         if self._launched:
-            captures.refuse_waiting(f"a graph of {self._manager.name}", self._manager.provider)
-            self._manager.provider.synchronize()
+            provider = self._manager.provider
+            with captures.waiting(f"a graph of {self._manager.name}", provider):
+                provider.synchronize()
             self._launched = False
         executable, self._executable = self._executable, None
         try:

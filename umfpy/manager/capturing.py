@@ -54,20 +54,30 @@ class Capturing:
                 self._server.mode = wanted
                 LOG.info("%s: mode %s", name, wanted.value)
 
-    def begin(self, window: Window) -> None:
-        """Open a capture, unless one is open."""
+    def begin(self, window: Window) -> bool:
+        """Open a capture, and return True; False if one is open."""
         with self._installed.changing:
-            if self.restore is None:
+            opens = self.restore is None
+            if opens:
                 self._installed.get()  # raises if the manager is closed
+                self._open(window)
                 self.restore = self._server.mode
-                # What is on its way down in another thread is gone by then, and nothing follows:
-                # pages of the capture stay.
-                with self._pins.still():
-                    self._pins.start()
-                    captures.open_window(window)
-                    self._holdings.window = window
                 LOG.info("%s: capture begins", self._holdings.name)
             self._server.mode = Mode.PERSISTENT
+        return opens
+
+    def _open(self, window: Window) -> None:
+        captures.open_window(window)
+        try:
+            # What is on its way down in another thread is gone by then, and nothing follows:
+            # pages of the capture stay.
+            with self._pins.still():
+                self._holdings.window = window
+                self._pins.start()
+        except BaseException:
+            self._holdings.window = None
+            captures.close_window(window)
+            raise
 
     def end(self, manager: object) -> list[Handle]:
         """Close the capture, and return the pins of what it used; [] if none is open."""

@@ -95,8 +95,7 @@ class Holdings:
         ever did.  None if the provider, the limit or the budget has no more; whatever `enter`
         raises has the memory given back.  CaptureWouldBreak if only asking would spoil a capture.
         """
-        captures.refuse_growing(self.name, self.provider, size)
-        with self.admitting(size) as granted:
+        with captures.growing(self.name, self.provider, size), self.admitting(size) as granted:
             if not granted:
                 return None
             try:
@@ -178,8 +177,10 @@ class Holdings:
         What the provider keeps of that for reuse goes to the device.
         """
         released = sum(pool.release_idle() for pool in self.pools)
-        if Capability.RESERVE in self.provider.capabilities and not self.frozen:
-            self.provider.trim()
+        if Capability.RESERVE in self.provider.capabilities:
+            with captures.shrinking(self.provider) as may:
+                if may and not self.frozen:
+                    self.provider.trim()
         return released
 
     def trim(self) -> Trimmed:

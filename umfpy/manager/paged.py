@@ -93,8 +93,7 @@ class PagedPool(AgingPool):
     def _take_any(self, size: int, alignment: int, stream: int, index: bool) -> int | None:
         """Take what another stream freed as well: it is as good, once the device was waited for."""
         block = self._take(size, alignment, stream, index)
-        if block is None and self.map.streams > 1 and not self.frozen:
-            self.synchronize()
+        if block is None and self.map.streams > 1 and self._wait():
             block = self._take(size, alignment, stream, index)
         return block
 
@@ -102,8 +101,9 @@ class PagedPool(AgingPool):
         """Take what sleeps, once it is awake; None if nothing of use does, or memory is short."""
         holdings = self.holdings()
         while holdings is not None and (choice := self._asleep_for(size, alignment)):
-            captures.refuse_growing(self.name, self.provider, size)
-            if not self._wake(choice, holdings):
+            with captures.growing(self.name, self.provider, size):
+                awake = self._wake(choice, holdings)
+            if not awake:
                 return None
             # Taking needs no lock of this pool: another thread may be quicker.
             block = self._take_any(size, alignment, stream, index)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from umfpy.core.extents import HIDDEN, SAFE, UNBACKED, innermost
 from umfpy.errors import DriverError, InvalidArgument, OutOfMemoryError
+from umfpy.pools import captures
 from umfpy.pools.claims import Claim
 from umfpy.pools.release import withdraw_export
 from umfpy.provider import Capability
@@ -31,8 +32,8 @@ class Backing:
     """What makes free ranges of one pool usable.
 
     Each method does the whole of what it says and returns True, or nothing, and returns False:
-    another thread had taken a range meanwhile.  What the provider raises passes through, with
-    nothing changed.  Callers hold the pool's growth lock.
+    another thread had taken a range meanwhile, or began a capture.  What the provider raises
+    passes through, with nothing changed.  Callers hold the pool's growth lock.
     """
 
     def __init__(self, space: ExtentMap, provider: Provider, cuts: CutExtents) -> None:
@@ -72,6 +73,8 @@ class Backing:
         """
         size = sum(chunk.size for chunk in chunks)
         with ExitStack() as held:
+            if not held.enter_context(captures.shrinking(self._provider)):
+                return False
             here = Claim.take(self._map, start, size, UNBACKED)
             if here is None:
                 return False
@@ -109,7 +112,9 @@ class Backing:
         claim = Claim.take(self._map, chunk.ptr, chunk.size, SAFE)
         if claim is None:
             return False
-        with claim:
+        with claim, captures.shrinking(self._provider) as may:
+            if not may:
+                return False
             self._wait_for(claim)
             extent = innermost(chunk.ptr)
             assert extent is not None, "what is claimed is in an extent"

@@ -125,15 +125,24 @@ class ProviderPool(BasePool, metaclass=_EnteredWhenMade):
 
         Raises CaptureWouldBreak during a capture on the device.
         """
+        while not self._wait():
+            captures.refuse_waiting(self.name, self.provider)
+
+    def _wait(self) -> bool:
+        """Wait for the device, and return True; False, with nothing done, during a capture."""
         if Capability.STREAMS not in self.provider.capabilities or self.map.foreign:
-            return
-        captures.refuse_waiting(self.name, self.provider)
-        with self._growing:
-            self.map.retire()
-            # If the wait fails, what was set apart stays so until one succeeds: the device may
-            # still be at work on it.
-            self.provider.synchronize()
-            self.map.retired()
+            return True
+        with self._growing, captures.shrinking(self.provider) as may:
+            if may:
+                self._wait_for_all()
+            return may
+
+    def _wait_for_all(self) -> None:
+        self.map.retire()
+        # If the wait fails, what was set apart stays so until one succeeds: the device may still
+        # be at work on it.
+        self.provider.synchronize()
+        self.map.retired()
 
     def trim(self, keep_bytes: int | str = 0, *, rung: str = "free") -> Trimmed:
         """Have free memory go down, and return how many bytes did.
@@ -191,7 +200,8 @@ class ProviderPool(BasePool, metaclass=_EnteredWhenMade):
             yield False
             return
         try:
-            yield not self.frozen  # a capture may have been opened meanwhile
+            with captures.shrinking(self.provider) as may:
+                yield may and not self.frozen  # a capture may have been opened meanwhile
         finally:
             self._growing.leave()
 
@@ -343,15 +353,15 @@ class ProviderPool(BasePool, metaclass=_EnteredWhenMade):
 
     def _end(self) -> None:
         """Give nothing more out, and everything back: after the capture if one is open."""
-        if self.frozen:
+        with self._shrinking(wait=True) as may:
+            if may:
+                self._give_all()
             self.map.shut()
+            if may:
+                # What callers without the GIL freed before did not see the pool closed.
+                self._give_all()
+        if not may:
             captures.after(self, self._drain)
-            return
-        with self._growing:
-            self._give_all()
-            self.map.shut()
-            # What callers without the GIL freed before that did not see the pool closed.
-            self._give_all()
 
     def _warn_of_live(self) -> None:
         """Tell whoever closes the pool what is live in it."""
@@ -366,18 +376,20 @@ class ProviderPool(BasePool, metaclass=_EnteredWhenMade):
 
     def _drain(self) -> None:
         """Give everything back that is free now; after the capture if one is open."""
-        if self.frozen:
-            captures.after(self, self._drain)
-            return
         # A destructor may get here in a thread that is growing some other pool, so that it must
         # not wait.  Whoever has the lock looks again after it has let go.
         while self._growing.enter():
             frees = self.map.counters()["frees"]
             try:
-                self._give_all()
+                with captures.shrinking(self.provider) as may:
+                    may = may and not self.frozen
+                    if may:
+                        self._give_all()
             finally:
                 self._growing.leave()
-            if self.map.counters()["frees"] == frees:
+            if not may:
+                captures.after(self, self._drain)
+            if not may or self.map.counters()["frees"] == frees:
                 return
 
     def _give_all(self) -> None:

@@ -2,8 +2,9 @@
 
 A driver refuses some calls while a stream is captured, and the refusal spoils the capture, whoever
 made the call: waiting for the device always, asking for memory in the stricter modes.  So every
-pool looks here before it makes such a call.  Captures are those of `MemoryManager`: what others
-have the driver capture nobody here knows of.
+pool makes such calls under `shrinking`, `waiting` or `growing`: they say no during a capture that
+would break, and a capture begins once those under way are done.  Captures are those of
+`MemoryManager`: what others have the driver capture nobody here knows of.
 """
 
 from __future__ import annotations
@@ -12,7 +13,8 @@ import enum
 import os
 import threading
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from umfpy.errors import CaptureWouldBreak
@@ -28,6 +30,15 @@ class CaptureMode(enum.Enum):
 
 
 @dataclass(frozen=True, eq=False)
+class Call:
+    """What a thread asks of a provider."""
+
+    provider: Provider
+    waits: bool  #: for the device, or gives memory back; else it asks for memory
+    thread: int = field(default_factory=threading.get_ident)
+
+
+@dataclass(frozen=True, eq=False)
 class Window:
     """A capture that is open."""
 
@@ -36,23 +47,21 @@ class Window:
     mode: CaptureMode
     thread: int = field(default_factory=threading.get_ident)
 
-    def forbids_waiting(self, provider: Provider) -> bool:
-        """Return whether waiting for the provider's device, or giving memory back, breaks it."""
-        near = provider.device < 0 or provider.device == self.provider.device
-        return self._sees(provider) and (near or self._binds())
-
-    def forbids_growing(self, provider: Provider) -> bool:
-        """Return whether asking the provider for memory breaks it."""
-        return self._sees(provider) and self._binds()
+    def forbids(self, call: Call) -> bool:
+        """Return whether a call breaks it."""
+        if not self._sees(call.provider):
+            return False
+        near = call.provider.device < 0 or call.provider.device == self.provider.device
+        return self._binds(call.thread) or (call.waits and near)
 
     def _sees(self, provider: Provider) -> bool:
         # Where no streams are nobody captures: in host memory a window only pins.
         streams = provider.capabilities & self.provider.capabilities & Capability.STREAMS
         return bool(streams) and _driver_of(provider) == _driver_of(self.provider)
 
-    def _binds(self) -> bool:
+    def _binds(self, thread: int) -> bool:
         if self.mode is CaptureMode.THREAD_LOCAL:
-            return self.thread == threading.get_ident()
+            return self.thread == thread
         return self.mode is CaptureMode.GLOBAL
 
     def __str__(self) -> str:
@@ -65,15 +74,30 @@ def _driver_of(provider: Provider) -> str:
 
 #: Reentrant: the garbage collector may drop a manager, see `after`, while this thread has the lock.
 _lock = threading.RLock()
+_call_done = threading.Condition(_lock)
 _windows: tuple[Window, ...] = ()  # replaced as a whole, so that it is read without the lock
+_under_way: list[Call] = []
 _later: dict[int, tuple[object, Callable[[], object]]] = {}  # by id
 
 
 def open_window(window: Window) -> None:
-    """Have every pool know of a capture."""
+    """Have every pool know of a capture, and wait until nothing is under way that it forbids.
+
+    The caller holds no lock of a pool, which what is under way may need.
+    """
     global _windows
     with _lock:
         _windows = (*_windows, window)
+        try:
+            _call_done.wait_for(lambda: not _is_disturbed(window))
+        except BaseException:
+            _windows = tuple(other for other in _windows if other is not window)
+            raise
+
+
+def _is_disturbed(window: Window) -> bool:
+    me = threading.get_ident()
+    return any(call.thread != me and window.forbids(call) for call in _under_way)
 
 
 def close_window(window: Window) -> None:
@@ -105,34 +129,88 @@ def after(owner: object, act: Callable[[], object]) -> None:
 
 def is_frozen(provider: Provider) -> bool:
     """Return whether the provider's memory has to stay, and its device cannot be waited for."""
-    return any(window.forbids_waiting(provider) for window in _windows)
+    windows = _windows
+    return bool(windows) and _first_forbidding(windows, Call(provider, waits=True)) is not None
 
 
 def refuse_waiting(name: str, provider: Provider) -> None:
     """Raise CaptureWouldBreak if waiting for the provider's device breaks a capture."""
-    for window in _windows:
-        if window.forbids_waiting(provider):
-            raise CaptureWouldBreak(
-                f"{name!r} cannot wait for the device: {window}, which would break; end it first"
-            )
+    window = _first_forbidding(_windows, Call(provider, waits=True))
+    if window is not None:
+        raise _no_waiting(name, window)
 
 
-def refuse_growing(name: str, provider: Provider, size: int) -> None:
-    """Raise CaptureWouldBreak if asking the provider for memory breaks a capture."""
-    for window in _windows:
-        if window.forbids_growing(provider):
+def _first_forbidding(windows: tuple[Window, ...], call: Call) -> Window | None:
+    return next((window for window in windows if window.forbids(call)), None)
+
+
+def _no_waiting(name: str, window: Window) -> CaptureWouldBreak:
+    return CaptureWouldBreak(
+        f"{name!r} cannot wait for the device: {window}, which would break; end it first"
+    )
+
+
+# What disturbs captures, each for a ``with`` block.  Nobody waits here.
+
+
+@contextmanager
+def shrinking(provider: Provider) -> Iterator[bool]:
+    """Yield whether memory may go, and the device be waited for: not during a capture."""
+    with _noted(Call(provider, waits=True)) as window:
+        yield window is None
+
+
+@contextmanager
+def waiting(name: str, provider: Provider) -> Iterator[None]:
+    """Let the device be waited for; CaptureWouldBreak if that breaks a capture."""
+    with _noted(Call(provider, waits=True)) as window:
+        if window is not None:
+            raise _no_waiting(name, window)
+        yield
+
+
+@contextmanager
+def growing(name: str, provider: Provider, size: int) -> Iterator[None]:
+    """Let the provider be asked for memory; CaptureWouldBreak if that breaks a capture."""
+    with _noted(Call(provider, waits=False)) as window:
+        if window is not None:
             raise CaptureWouldBreak(
                 f"{name!r} has nothing free for {size} bytes, and cannot ask the driver for more: "
                 f"{window}, which would break; allocate and free as much before it, or capture in "
                 "the mode 'relaxed'"
             )
+        yield
+
+
+@contextmanager
+def _noted(call: Call) -> Iterator[Window | None]:
+    """Note a call while it is under way; yields the capture that forbids it instead, if any."""
+    if Capability.STREAMS not in call.provider.capabilities:
+        yield None
+        return
+    with _lock:
+        mine = [other for other in _under_way if other.thread == call.thread]
+        # A capture that forbids what this thread is at already waits for that to be done.
+        windows = tuple(w for w in _windows if not any(map(w.forbids, mine)))
+        window = _first_forbidding(windows, call)
+        if window is None:
+            _under_way.append(call)
+    try:
+        yield window
+    finally:
+        if window is None:
+            with _lock:
+                _under_way.remove(call)
+                _call_done.notify_all()
 
 
 def _forget() -> None:
     """In a forked child: the captures are the parent's, and so is whoever held the lock."""
-    global _lock, _windows
+    global _lock, _call_done, _windows
     _lock = threading.RLock()
+    _call_done = threading.Condition(_lock)
     _windows = ()
+    _under_way.clear()
     _later.clear()
 
 

@@ -68,7 +68,8 @@ class PoolProvider(Layered):
         if Capability.STREAMS in self.capabilities:
             # It is ready for one stream, but whoever asked will use it on any.
             try:
-                self.upstream.synchronize()
+                with captures.waiting(self.pool.name, self.upstream):
+                    self.upstream.synchronize()
             except BaseException:
                 self.pool.free(ptr, size)
                 raise

@@ -135,8 +135,7 @@ class Pool(ProviderPool):
                 block = self._try_take(size, alignment, stream, index)
                 if block is not None:
                     return block
-                if not waited and self._waiting_may_help(size):
-                    self.synchronize()
+                if not waited and self._waiting_may_help(size) and self._wait():
                     waited = True
                 elif not self._supplied(size, alignment) and not self._grow(size, alignment):
                     return None
@@ -157,8 +156,6 @@ class Pool(ProviderPool):
         Where addresses and memory are one, growing is cheaper than to wait for the device, unless
         extents lie idle.
         """
-        if self.frozen:
-            return False
         if not self.virtual:
             return bool(self.map.free_extents(backed=True))
         if self.map.streams < 2:
@@ -175,20 +172,24 @@ class Pool(ProviderPool):
         """
         if self._growth is None:
             return False
-        captures.refuse_growing(self.name, self.provider, size)
-        released = self._release_free(0) if self.map.free_extents() and not self.frozen else 0
+        released = self._release_idle() if self.map.free_extents() else 0
         unit = self.provider.granularity(size)
         reserved = self.map.counters()["reserved"]
         step = self._growth.step(size, reserved + released, released, unit)
         least = round_up(round_up(size, self.map.granule), unit)
         if self.limit_bytes is not None:
             step = min(step, (self.limit_bytes - reserved) // unit * unit)
-        # Short of memory, take what the request needs and no more.
-        return any(
-            step >= least and self._add_extent(step, alignment)
-            for step in dict.fromkeys((step, least))
-            if self.limit_bytes is None or reserved + step <= self.limit_bytes
-        )
+        with captures.growing(self.name, self.provider, size):
+            # Short of memory, take what the request needs and no more.
+            return any(
+                step >= least and self._add_extent(step, alignment)
+                for step in dict.fromkeys((step, least))
+                if self.limit_bytes is None or reserved + step <= self.limit_bytes
+            )
+
+    def _release_idle(self) -> int:
+        with self._shrinking() as may:
+            return self._release_free(0) if may else 0
 
     def _add_extent(self, size: int, alignment: int) -> bool:
         try:
@@ -208,10 +209,7 @@ class Pool(ProviderPool):
         yield from self._callbacks.asked(size)
 
     def _wait_for_streams(self) -> bool:
-        if self.frozen or Capability.STREAMS not in self.provider.capabilities:
-            return False
-        self.synchronize()
-        return True
+        return Capability.STREAMS in self.provider.capabilities and self._wait()
 
     def _out_of_memory(self, size: int) -> OutOfMemoryError:
         now = self.stats()

@@ -53,8 +53,8 @@ class ProxyPool(ProviderPool):
                     limit=limit,
                     provider=self.provider.name,
                 )
-            captures.refuse_growing(self.name, self.provider, size)
-            base = self.provider.alloc(padded, alignment)
+            with captures.growing(self.name, self.provider, size):
+                base = self.provider.alloc(padded, alignment)
             try:
                 block: int = self.map.add_used(
                     base,
@@ -72,10 +72,14 @@ class ProxyPool(ProviderPool):
             return block
 
     def _discard(self, block: int, generation: int) -> None:
-        if self.frozen:  # it is free, and goes once the capture is over
-            free_block(self, block, generation)
-            captures.after(self, self._drain)
-            return
+        with captures.shrinking(self.provider) as may:
+            if may:
+                self._pass_back(block, generation)
+                return
+        free_block(self, block, generation)  # it goes once the capture is over
+        captures.after(self, self._drain)
+
+    def _pass_back(self, block: int, generation: int) -> None:
         # Without the lock: a destructor may get here in a thread that is growing another pool.
         # Only one thread gets the extent.
         extent = self.map.detach(block, generation)

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, NoReturn, SupportsIndex, TypeVar
 from umfpy.core.extents import innermost
 from umfpy.core.pages import stream_number
 from umfpy.errors import InvalidArgument, OutOfMemoryError
-from umfpy.pools import captures
 from umfpy.pools.base import ProviderPool
 from umfpy.pools.rungs import Trimmed, check_rung, together
 from umfpy.pools.slab_bucket import SlabBucket
@@ -21,7 +20,6 @@ from umfpy.pools.slab_requests import checked_address, checked_alignment, checke
 from umfpy.pools.slab_shortage import reclaimers, shortage
 from umfpy.pools.slab_sizes import SlabSizes, natural_alignment
 from umfpy.pools.slab_stats import BucketStats, pool_stats
-from umfpy.provider import Capability
 from umfpy.units import parse_size
 
 if TYPE_CHECKING:
@@ -304,21 +302,16 @@ class SlabPool(ProviderPool):
         return together(went)
 
     def synchronize(self) -> None:
-        """Wait for the device; then memory freed on any stream may be used on all of them.
-
-        Raises CaptureWouldBreak during a capture on the device.
-        """
-        if Capability.STREAMS not in self.provider.capabilities or self.map.foreign:
-            return
-        captures.refuse_waiting(self.name, self.provider)
-        with self._growing:
-            members = self._members()
-            for member in members:
-                member.map.retire()
-            self.provider.synchronize()
-            for member in members:
-                member.map.retired()
+        super().synchronize()
         self._shed()
+
+    def _wait_for_all(self) -> None:
+        members = self._members()
+        for member in members:
+            member.map.retire()
+        self.provider.synchronize()
+        for member in members:
+            member.map.retired()
 
     def _shed(self) -> None:
         for bucket in list(self._buckets.values()):

@@ -128,15 +128,14 @@ class SlabBucket(ProviderPool):
         with self._growing:
             while True:
                 block = take_span(self, size, self.cell, stream, index)
-                if block is None and not self.frozen and self._free_cells() > 0:
+                if block is None and self._free_cells() > 0 and self._wait():
                     # What another stream freed is as good, once the device was waited for.
-                    self.synchronize()
                     block = take_span(self, size, self.cell, stream, index)
                 if block is not None:
                     return block
-                captures.refuse_growing(self.name, self.provider, size)
-                if not wake_one(self.map, self._cuts, self.holdings.admit):
-                    self._grow()
+                with captures.growing(self.name, self.provider, size):
+                    if not wake_one(self.map, self._cuts, self.holdings.admit):
+                        self._grow()
 
     def _grow(self) -> None:
         """Add a slab; short of memory, one of a single cell.  Raises what the provider does."""

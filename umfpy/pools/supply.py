@@ -61,10 +61,10 @@ class Supply:
         """
         size = round_up(size, self._map.granule)
         window = self._window(size, alignment)
-        captures.refuse_growing(self._name, self._provider, size)
-        if window is None:
-            return self._without_window(size, alignment)
-        return self._wake(window, limit) or self._scrape(size, alignment, window, limit)
+        with captures.growing(self._name, self._provider, size):
+            if window is None:
+                return self._without_window(size, alignment)
+            return self._wake(window, limit) or self._scrape(size, alignment, window, limit)
 
     def extend(self, end: int, size: int, limit: int | None) -> bool:
         """Make the `size` bytes behind a used block usable; False if they are used, or none left.
@@ -74,8 +74,8 @@ class Supply:
         window = behind(self._free(1), end, size, self._unit, self._edges())
         if window is None:
             return False
-        captures.refuse_growing(self._name, self._provider, size)
-        return self._wake(window, limit)
+        with captures.growing(self._name, self._provider, size):
+            return self._wake(window, limit)
 
     def _window(self, size: int, alignment: int, *, scarce: bool = False) -> Window | None:
         free = self._free(1 if scarce else self._least)

@@ -6,6 +6,7 @@ import gc
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 
 import pytest
 
@@ -157,6 +158,120 @@ def test_a_thread_local_capture_binds_its_own_thread(
         assert not BREAKS & calls_since(provider, 0)
     pool.close()
     assert not provider.live
+
+
+@dataclass
+class Paused:
+    """A thread that is at work in a provider, and stays there until it is let go."""
+
+    at_work: threading.Event = field(default_factory=threading.Event)
+    go_on: threading.Event = field(default_factory=threading.Event)
+
+    def pause(self) -> None:
+        self.at_work.set()
+        assert self.go_on.wait(60)
+
+    @contextmanager
+    def doing(self, work: Callable[[], object]) -> Iterator[None]:
+        thread = threading.Thread(target=work)
+        thread.start()
+        assert self.at_work.wait(60)
+        yield
+        self.go_on.set()
+        thread.join(60)
+
+
+@pytest.fixture
+def told(monkeypatch: pytest.MonkeyPatch) -> threading.Event:
+    """Set once a capture waits for what is under way."""
+    waits, is_disturbed = threading.Event(), captures._is_disturbed
+
+    def telling(window: Window) -> bool:
+        disturbed = is_disturbed(window)
+        if disturbed:
+            waits.set()
+        return disturbed
+
+    monkeypatch.setattr(captures, "_is_disturbed", telling)
+    return waits
+
+
+def test_a_capture_waits_for_who_waits_for_the_device(
+    make: Make, provider: FakeProvider, told: threading.Event
+) -> None:
+    pool, paused, opened = make(provider), Paused(), threading.Event()
+    kept = [pool.allocate(5000, stream=stream) for stream in (1, 2)]
+    window = Window("test", provider, CaptureMode.RELAXED)
+
+    def begin() -> None:
+        captures.open_window(window)
+        opened.set()
+
+    provider.on_synchronize = paused.pause
+    with paused.doing(pool.synchronize):
+        beginning = threading.Thread(target=begin)
+        beginning.start()
+        assert told.wait(60)
+        assert not opened.is_set()
+        assert pool.frozen, "nobody else begins to wait"
+    beginning.join(60)
+    assert opened.is_set()
+    provider.on_synchronize = None
+    captures.close_window(window)
+    kept.clear()
+    pool.close()
+    assert not provider.live
+
+
+@pytest.mark.parametrize("mode", CaptureMode)
+def test_a_capture_waits_for_growth_that_it_forbids(
+    make: Make, provider: FakeProvider, told: threading.Event, mode: CaptureMode
+) -> None:
+    pool, paused = make(provider), Paused()
+    alloc, held = provider.alloc, []
+
+    def slow(size: int, alignment: int = 0) -> int:
+        paused.pause()
+        return alloc(size, alignment)
+
+    provider.alloc = slow
+    with paused.doing(lambda: held.append(pool.allocate(9 * MIB))):
+        if mode is CaptureMode.GLOBAL:
+            freeing = threading.Thread(target=lambda: told.wait(60) and paused.go_on.set())
+            freeing.start()
+            with capture(provider, mode):
+                assert provider.live, "the memory has come"
+            freeing.join(60)
+        else:
+            with capture(provider, mode):
+                assert not held
+    assert told.is_set() == (mode is CaptureMode.GLOBAL)
+    provider.alloc = alloc
+    held.clear()
+    pool.close()
+    assert not provider.live
+
+
+def test_who_is_at_it_when_a_capture_begins_may_go_on(
+    provider: FakeProvider, told: threading.Event
+) -> None:
+    """A trim that has begun waits for the device twice, and then frees."""
+    pool, paused = Pool(provider), Paused()
+    for size in (5000, 9 * MIB):
+        for stream in (1, 2):
+            pool.allocate(size, stream=stream).free()
+    went, window = [], Window("test", provider, CaptureMode.GLOBAL)
+    provider.on_synchronize = paused.pause
+    with paused.doing(lambda: went.append(pool.trim())):
+        beginning = threading.Thread(target=captures.open_window, args=(window,))
+        beginning.start()
+        assert told.wait(60)
+    beginning.join(60)
+    assert went[0] > 0
+    assert not provider.live
+    provider.on_synchronize = None
+    captures.close_window(window)
+    pool.close()
 
 
 def test_memory_of_another_device_or_driver_is_free_to_go(make: Make) -> None:
