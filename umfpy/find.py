@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from umfpy.arguments import check_number
 from umfpy.core.extents import innermost
 from umfpy.core.pool import BasePool
 
@@ -48,8 +49,11 @@ def find(ptr: int) -> AllocationInfo | None:
     """Return the live allocation that `ptr` lies in, or None.
 
     Any address of an allocation will do, up to its last requested byte.  Where pools nest, the
-    innermost answers: the one that gave the memory to its user.
+    innermost answers: the one that gave the memory to its user.  Raises InvalidArgument for what is
+    no number.
     """
+    if type(ptr) is not int:
+        ptr = check_number(ptr, "ptr", least=None)
     extent = innermost(ptr)
     if extent is None:
         return None

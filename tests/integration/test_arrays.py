@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gc
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import numpy as np
 import pytest
@@ -94,10 +94,22 @@ def test_an_offset(pool: Pool) -> None:
     ("arguments", "words"),
     [
         ({"shape": (26,), "dtype": "f4"}, "104 bytes; there are 100"),
-        ({"shape": (2, -1)}, "negative"),
+        ({"shape": (2, -1)}, "a length of a shape must be a whole number from 0 on, not -1"),
+        ({"shape": ("2", 3)}, "a length of a shape .* not '2'"),
+        ({"shape": (2, None)}, "a length of a shape .* not None"),
+        ({"shape": (True,)}, "a length of a shape .* not True"),
+        ({"shape": "2"}, "shape must be a list of lengths, not '2'"),
+        ({"shape": b"2"}, "shape must be a list of lengths, not b'2'"),
+        ({"shape": 2.0}, "shape must be a list of lengths, not 2.0"),
+        ({"shape": True}, "shape must be a list of lengths, not True"),
         ({"dtype": "f8"}, "no whole number of float64"),
         ({"offset": 101}, "offset 101"),
         ({"offset": -1}, "offset -1"),
+        ({"offset": "4"}, "offset must be a whole number, not '4'"),
+        ({"offset": None}, "offset must be a whole number, not None"),
+        ({"offset": True}, "offset must be a whole number, not True"),
+        ({"read_only": "no"}, "read_only must be True or False, not 'no'"),
+        ({"read_only": 0}, "read_only must be True or False, not 0"),
         ({"shape": (1 << 40, 1 << 40)}, "there are 100"),
         ({"shape": 97, "offset": 4}, "there are 96"),
     ],
@@ -203,6 +215,27 @@ def test_nothing_of_memory_that_the_host_may_not_touch() -> None:
     for refused in (view.__dlpack_device__, view.__dlpack__):
         with pytest.raises(BufferError, match="no name in DLPack"):
             refused()
+
+
+@pytest.mark.parametrize("ask", [np.asarray, np.array, lambda view: np.ones(64, "u1") + view])
+def test_numpy_makes_no_array_of_one_object(ask: Callable[[object], object]) -> None:
+    view = umfpy.view(Pool(FakeProvider()).allocate(64))
+    with pytest.raises(NotSupported, match=r"the host may not touch; copy it to the host first"):
+        ask(view)
+
+
+def test_numpy_makes_no_array_of_what_it_has_no_name_for(pool: Pool) -> None:
+    view = umfpy.view(pool.allocate(64), dtype="bfloat16")
+    with pytest.raises(NotSupported, match=r"type bfloat16: give the view another dtype"):
+        np.asarray(view)
+
+
+def test_numpy_makes_no_array_of_memory_that_is_gone(pool: Pool) -> None:
+    memory = pool.allocate(64)
+    view = umfpy.view(memory)
+    memory.free()
+    with pytest.raises(umfpy.StaleHandle, match="freed or closed"):
+        np.asarray(view)
 
 
 def test_the_device_is_waited_for_before_the_host_looks() -> None:

@@ -414,3 +414,26 @@ def test_a_mapping_says_what_it_is(fake):
     )
     mapping.close()
     assert "closed" in repr(mapping)
+
+
+@pytest.mark.parametrize("wrong", ["64", None, 1.5, True, -1])
+def test_a_limit_of_idle_roots_is_a_number(wrong):
+    with pytest.raises(
+        InvalidArgument, match="idle roots to keep must be a whole number"
+    ) as caught:
+        set_cache_limit(wrong)
+    assert repr(wrong) in str(caught.value)
+
+
+def test_what_is_no_place_or_buffer_of_a_mapping(fake):
+    with open_ipc(fake_handle(), provider=fake) as mapping:
+        for wrong in ("4", None, 1.5, True):
+            with pytest.raises(InvalidArgument, match="offset must be a whole number"):
+                mapping.copy_to_host(offset=wrong)
+            with pytest.raises(InvalidArgument, match="offset must be a whole number"):
+                mapping.copy_from_host(b"x", offset=wrong)
+        for wrong in (5, "text", None):
+            with pytest.raises(InvalidArgument, match=f"a buffer is needed, .*not {wrong!r}"):
+                mapping.copy_from_host(wrong)
+        with pytest.raises(InvalidArgument, match=r"a buffer is needed, .*not 'text'"):
+            mapping.copy_to_host("text")

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 import umfpy
 from tests.fakes.provider import FakeProvider
-from umfpy import CoarseProvider, Pool
+from umfpy import CoarseProvider, InvalidArgument, Pool
 
 
 class Annotated(FakeProvider):
@@ -54,3 +56,24 @@ def test_cuda_memory_has_a_context() -> None:
         assert (found.memory_type, found.device) == ("device", 0)
         assert found.context == found.properties["context"] != 0
         assert found.properties["base"] <= allocation.ptr
+
+
+@pytest.mark.parametrize("wrong", [None, "0", 1.5, True, b"x", []])
+def test_what_is_no_address_is_not_looked_up(wrong: object) -> None:
+    with pytest.raises(InvalidArgument, match=r"^ptr must be a whole number, not ") as caught:
+        umfpy.find(wrong)
+    assert repr(wrong) in str(caught.value)
+
+
+def test_any_number_is_an_address() -> None:
+    class Index:
+        def __init__(self, number: int) -> None:
+            self.number = number
+
+        def __index__(self) -> int:
+            return self.number
+
+    with Pool(FakeProvider()) as pool, pool.allocate(100) as memory:
+        assert umfpy.find(Index(memory.ptr + 7)).offset == 7
+    for nowhere in (-1, 0, 1 << 64):
+        assert umfpy.find(nowhere) is None

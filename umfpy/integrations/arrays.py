@@ -6,15 +6,15 @@
 from __future__ import annotations
 
 import math
-import operator
 from collections.abc import Sequence
 from typing import Any
 
+from umfpy.arguments import check_flag, check_number
 from umfpy.core.pool import Allocation
 from umfpy.errors import InvalidArgument, NotSupported, StaleHandle
 from umfpy.integrations import arrays_cuda as cuda
 from umfpy.integrations.arrays_dtype import ElementType, element_type
-from umfpy.integrations.arrays_memory import c_order, memory_of
+from umfpy.integrations.arrays_memory import c_order, lengths_of, memory_of
 from umfpy.integrations.arrays_place import CPU, DeviceType, Place, place_of
 from umfpy.integrations.dlpack_capsule import make_capsule
 from umfpy.ipc import IpcMapping
@@ -65,10 +65,11 @@ def view(
     if not isinstance(memory, (Allocation, IpcMapping)):
         raise InvalidArgument(f"an Allocation or an IpcMapping is needed, not {memory!r}")
     element = element_type(dtype)
-    offset = operator.index(offset)
+    offset = check_number(offset, "offset", least=None)
     if not 0 <= offset <= memory.size:
         raise InvalidArgument(f"offset {offset} is not in memory of {memory.size} bytes")
     lengths = _lengths(shape, element, memory.size - offset)
+    check_flag(read_only, "read_only")
     return ArrayView(memory, offset, lengths, element, read_only=read_only)
 
 
@@ -122,6 +123,21 @@ class ArrayView:
         """NumPy's array interface, version 3; only for memory that the host may touch."""
         self._require(self._place.host, "the host may not touch", "__array_interface__")
         return self._interface()
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
+        """Raise NotSupported with the reason: NumPy asks for it where all else was refused.
+
+        Without it ``numpy.asarray`` would make an array of one Python object, this view.
+        """
+        self._check_alive()
+        if self._place.host:
+            raise NotSupported(
+                f"NumPy has no elements of type {self.dtype}: give the view another dtype"
+            )
+        raise NotSupported(
+            f"NumPy gets no array: {self._refusal('the host may not touch')}; copy it to the host "
+            "first"
+        )
 
     def as_buffer(self) -> memoryview[Any]:
         """Return the memory by the buffer protocol, with shape and format.
@@ -298,13 +314,7 @@ def _lengths(
                 f"{available} bytes are no whole number of {element.name}; give a shape"
             )
         return (count,)
-    lengths = (
-        tuple(operator.index(length) for length in shape)
-        if isinstance(shape, Sequence)
-        else (operator.index(shape),)
-    )
-    if any(length < 0 for length in lengths):
-        raise InvalidArgument(f"no length of a shape can be negative: {lengths}")
+    lengths = lengths_of(shape)
     needed = math.prod(lengths) * element.itemsize
     if needed > available:
         raise InvalidArgument(

@@ -6,6 +6,8 @@ import ctypes
 from collections.abc import Sequence
 from typing import Any
 
+from umfpy.arguments import as_number, check_items, check_number
+
 
 def memory_of(owner: Any, ptr: int, size: int, *, read_only: bool) -> memoryview:
     """Return `size` bytes at `ptr` as a memoryview of bytes, which keeps `owner` alive."""
@@ -14,6 +16,14 @@ def memory_of(owner: Any, ptr: int, size: int, *, read_only: bool) -> memoryview
     array.owner = owner
     view = memoryview(array).cast("B")
     return view.toreadonly() if read_only else view
+
+
+def lengths_of(shape: int | Sequence[int]) -> tuple[int, ...]:
+    """Return the lengths of the axes; a number alone is that of the only one."""
+    if as_number(shape) is not None:
+        shape = (shape,)  # type: ignore[assignment]
+    lengths = check_items(shape, "shape", "lengths")  # type: ignore[arg-type]
+    return tuple(check_number(length, "a length of a shape") for length in lengths)
 
 
 def c_order(shape: Sequence[int]) -> tuple[int, ...]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import operator
 from collections.abc import Sequence
 from typing import Any
 
@@ -11,6 +10,7 @@ from umfpy.core.extents import innermost
 from umfpy.core.pool import Allocation
 from umfpy.errors import InvalidArgument, StaleHandle
 from umfpy.integrations.arrays_dtype import ElementType, element_type
+from umfpy.integrations.arrays_memory import lengths_of
 from umfpy.ipc import IpcMapping
 from umfpy.provider import Provider
 
@@ -107,6 +107,8 @@ def as_usm(
     SYCL uses only memory of its own context.  So the provider has to be made with that one:
     ``LevelZeroProvider(context=...)`` with the native handle of the queue's context.
     """
+    if not isinstance(allocation, (Allocation, IpcMapping)):
+        raise InvalidArgument(f"an Allocation or an IpcMapping is needed, not {allocation!r}")
     _check_live(allocation)
     provider = _native_provider(allocation)
     element = element_type(dtype)
@@ -137,14 +139,14 @@ def _shape(size: int, shape: int | Sequence[int] | None, element: ElementType) -
                 f"{size} bytes are no whole number of {element} elements; pass a shape"
             )
         return (size // element.itemsize,)
-    lengths = [operator.index(n) for n in (shape if isinstance(shape, Sequence) else (shape,))]
+    lengths = lengths_of(shape)
     needed = math.prod(lengths) * element.itemsize
-    if min(lengths, default=0) < 0 or needed > size:
+    if needed > size:
         raise InvalidArgument(
-            f"an array of shape {tuple(lengths)} of {element} needs {needed} bytes, and the "
+            f"an array of shape {lengths} of {element} needs {needed} bytes, and the "
             f"allocation has {size}"
         )
-    return tuple(lengths)
+    return lengths
 
 
 def _check_live(memory: Allocation | IpcMapping) -> None:

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import Any
 
+from umfpy.arguments import check_number
 from umfpy.errors import InvalidArgument, StaleHandle
 from umfpy.ipc.cache import OpenRoot, RootCache, raise_unclosed, warn_unclosed
 from umfpy.ipc.handle import IpcHandle
@@ -73,15 +74,17 @@ class IpcMapping:
         InvalidArgument beyond the end, StaleHandle when closed, NotSupported if the provider
         cannot copy.
         """
+        offset = check_number(offset, "offset", least=None)
         target = bytearray(max(self.size - offset, 0)) if buffer is None else buffer
-        length = memoryview(target).nbytes
+        length = _bytes_in(target)
         self._check_range(offset, length)
         self.provider.copy(target, self.ptr + offset, length)
         return target
 
     def copy_from_host(self, buffer: bytes | bytearray | memoryview, *, offset: int = 0) -> None:
         """Copy all of `buffer` to `offset` bytes into the memory; raises as `copy_to_host`."""
-        length = memoryview(buffer).nbytes
+        offset = check_number(offset, "offset", least=None)
+        length = _bytes_in(buffer)
         self._check_range(offset, length)
         self.provider.copy(self.ptr + offset, buffer, length)
 
@@ -112,6 +115,15 @@ class IpcMapping:
     def __repr__(self) -> str:
         state = f"of {self.handle.root.exporter}" if not self.closed else "closed"
         return f"<IpcMapping {self.size} bytes at {self.ptr:#x}, {self.provider.name} {state}>"
+
+
+def _bytes_in(buffer: object) -> int:
+    try:
+        return memoryview(buffer).nbytes  # type: ignore[arg-type]  # whether it is one is the question
+    except TypeError:
+        raise InvalidArgument(
+            f"a buffer is needed, such as a bytearray or a NumPy array, not {buffer!r}"
+        ) from None
 
 
 class Lease:

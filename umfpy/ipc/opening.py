@@ -6,6 +6,7 @@ import os
 import threading
 from collections.abc import Callable
 
+from umfpy.arguments import check_number
 from umfpy.errors import ConfigurationError, DriverError, InvalidArgument, IpcError, NotSupported
 from umfpy.ipc.cache import CacheInfo, RootCache, raise_unclosed
 from umfpy.ipc.descriptors import fetched
@@ -90,8 +91,7 @@ def set_cache_limit(limit: int) -> None:
     the environment variable ``UMFPY_IPC_CACHE`` says.  Raises DriverError if the driver refuses
     to close one.
     """
-    if limit < 0:
-        raise InvalidArgument(f"the number of idle roots to keep cannot be negative: {limit}")
+    limit = check_number(limit, "the number of idle roots to keep")
     raise_unclosed(_state.cache().set_limit(limit))
 
 
