@@ -90,8 +90,8 @@ def emulate(
     driver
         ``"cuda"`` or ``"level_zero"``.
     memory
-        Bytes of each device, or text such as ``"16GiB"``; 2 MiB to 16 TiB.  Costs nothing until it
-        is written.
+        Bytes of each device, or text such as ``"16GiB"``, which is ``"16G"``, while ``"16GB"`` is
+        16 · 10^9 bytes; 2 MiB to 16 TiB.  Costs nothing until it is written.
     devices
         How many, 1 to 16; of Level Zero also 0, a driver without devices.
     capability

@@ -9,6 +9,7 @@ from typing import TypeVar
 
 import click
 
+from umfpy.cli.parameters import UNITS
 from umfpy.errors import UmfpyError
 from umfpy.providers.emulated import level_zero_library, library
 
@@ -29,7 +30,7 @@ def _of_every_driver(function: _Function, least_devices: int = 1) -> _Function:
                 default="16GiB",
                 show_default=True,
                 metavar="SIZE",
-                help="Bytes of each device.",
+                help=f"What each device has. {UNITS}",
             ),
             click.option(
                 "--devices",

@@ -7,6 +7,9 @@ import click
 from umfpy.errors import InvalidArgument
 from umfpy.units import parse_size
 
+#: Of options that are read so, for their help.
+UNITS = "In bytes; KiB, MiB, GiB and K, M, G count by 1024, kB, MB, GB by 1000."
+
 
 def read_size(ctx: click.Context, param: click.Parameter, value: str | None) -> int | None:
     """Return a size such as ``16GiB`` in bytes; the callback of an option."""

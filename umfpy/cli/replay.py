@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from umfpy.cli.output import note, print_json
-from umfpy.cli.parameters import read_size
+from umfpy.cli.parameters import UNITS, read_size
 from umfpy.cli.progress import progress_bar
 from umfpy.cli.replay_table import print_table
 from umfpy.cli.tables import DEFAULT_PROVIDERS, POOLS, PROVIDERS, VIRTUAL_POOLS
@@ -53,7 +53,7 @@ from umfpy.units import format_size
     metavar="SIZE",
     callback=read_size,
     help=f"What the emulated GPU has ({EMULATED_MEMORY} if not given), or, of other providers, "
-    "the most to take.",
+    f"the most to take. {UNITS}",
 )
 @click.option(
     "--repeat",
