@@ -43,7 +43,8 @@ class Pool(ProviderPool):
     zero
         Whether every allocation reads as zero.
     limit_bytes
-        The most to hold from the provider, as bytes or text; None for no limit.
+        The most to hold from the provider, as bytes or text; None for no limit.  ``"64MiB"`` and
+        ``"64M"`` are 64 · 2^20 bytes, ``"64MB"`` is 64 · 10^6.
     growth
         How much to take at a time: a `Growth`, or a `VirtualGrowth` for virtual memory.
     virtual

@@ -67,7 +67,7 @@ class SlabPool(ProviderPool):
     shared_limit
         A `SharedLimit` on what several pools keep idle together, or None.
     limit_bytes
-        The most to hold from the provider; None for no limit.
+        The most to hold from the provider, as of `Pool`; None for no limit.
     zero
         Whether every allocation reads as zero.
 
