@@ -154,6 +154,20 @@ def test_a_capture_that_fails_gives_everything_back(make: Make) -> None:
     assert manager.mode() == "auto"
 
 
+def test_a_capture_inside_of_a_capture_is_refused(make: Make) -> None:
+    manager = make("sub_slices")
+    with manager.capturing_memory() as pins:
+        manager.reserve(1000).release()
+        with pytest.raises(InvalidArgument, match="open already"), manager.capturing_memory():
+            pytest.fail("the pins of the outer one would come too early")
+        assert manager.capturing
+        assert not manager.capture_begin(), "which changes nothing"
+        manager.reserve(5000).release()
+    assert len(pins) == 2
+    assert manager.capture_begin()
+    assert manager.capture_end() == []
+
+
 def test_nothing_goes_back_during_a_capture(make: Make, provider: Provider) -> None:
     manager = make(layout(exclusive(4096, dealloc_period=5)))
     manager.reserve(1024).release()

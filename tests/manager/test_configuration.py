@@ -32,7 +32,7 @@ HEAD = '[[pools]]\ntype = "exclusive"\nmax_alloc_size = "1KiB"\n\n[[pools]]\n'
 MISTAKES = {
     "no TOML": ("pools = [", MalformedConfiguration, ["is no TOML"]),
     "no UTF-8": (b"\xff\xfe", MalformedConfiguration, ["is no TOML"]),
-    "nothing": ("", MalformedConfiguration, ["neither 'preset' and [[pools]]"]),
+    "nothing": ("", MalformedConfiguration, ["neither 'preset' nor [[pools]]"]),
     "both": (
         'preset = "sub_slices"\n' + HEAD + 'type = "sliced"\npage_size = 1024',
         MalformedConfiguration,
@@ -130,6 +130,37 @@ def test_a_mistake_in_a_file_is_named(name: str, tmp_path) -> None:
     assert (type(again), str(again), vars(again)) == (kind, message, vars(caught.value))
 
 
+@pytest.mark.parametrize("path", [None, 5, 1.5, b"layout.toml"])
+def test_what_is_no_path_of_a_file(path: object) -> None:
+    with pytest.raises(MalformedConfiguration, match=f"by its path, not by {path!r}"):
+        MemoryConfiguration.from_toml(path)
+    with pytest.raises(MalformedConfiguration, match="cannot be read: embedded null"):
+        MemoryConfiguration.from_toml("layout\0.toml")
+
+
+@pytest.mark.parametrize(
+    ("made", "says"),
+    [
+        ({"preset": "slices"}, "'slices' is unknown; use 'sub_slices'"),
+        ({"preset": 5}, "5 is unknown"),
+        ({"pools": ["sliced"]}, r"pools\[0\] is 'sliced'"),
+        ({"pools": "sliced"}, "a list of pools, not str"),
+        ({"pools": [ExclusiveOptions("much")]}, r"pools\[0\].*max_alloc_size = 'much'"),
+        ({"preset": "sub_slices", "pools": [ExclusiveOptions(8)]}, "leave 'sub_slices' out"),
+    ],
+)
+def test_a_configuration_made_by_hand_is_checked(made: dict[str, object], says: str) -> None:
+    with pytest.raises(MalformedConfiguration, match=says):
+        MemoryConfiguration(**made)
+
+
+def test_a_configuration_made_by_hand_is_as_good() -> None:
+    assert MemoryConfiguration("sub-slices") == MemoryConfiguration.sub_slices()
+    by_hand = MemoryConfiguration(pools=[ExclusiveOptions("8KiB")])
+    assert by_hand == layout(exclusive(8 * KIB))
+    hash(by_hand)
+
+
 def test_a_file_that_is_not_there(tmp_path) -> None:
     with pytest.raises(ConfigurationError, match="cannot be read"):
         MemoryConfiguration.from_toml(tmp_path / "nothing.toml")
@@ -203,8 +234,34 @@ def test_properties_come_from_the_provider() -> None:
     ):
         with pytest.raises(InvalidArgument):
             MemoryProperties.of(provider, wrong)
-    with pytest.raises(InvalidArgument, match="max_page_size and alignment"):
-        layout(exclusive(8)).resolve({"alignment": 32})
+    for wrong in ({"alignment": 32}, 5, None):
+        with pytest.raises(InvalidArgument, match="max_page_size and alignment"):
+            layout(exclusive(8)).resolve(wrong)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "says"),
+    [
+        ({"alignment": 0}, "alignment must be .* from 1 on, not 0"),
+        ({"alignment": "x"}, "alignment = 'x' cannot be read"),
+        ({"max_page_size": -1}, "max_page_size = -1 cannot be read: .* negative"),
+        ({"align": 3}, r"no \['align'\]; there are max_page_size, alignment"),
+        (5, "a mapping with any of max_page_size, alignment, largest_request, not 5"),
+        ("alignment", "a mapping with any of .* not 'alignment'"),
+        (
+            {"max_page_size": 2048, "largest_request": 1024},
+            "largest_request = 1024 is less than max_page_size = 2048.*raise the one",
+        ),
+    ],
+)
+def test_properties_that_make_no_sense_are_named(wrong: object, says: str) -> None:
+    with pytest.raises(InvalidArgument, match=says):
+        MemoryProperties.of(HostProvider(), wrong)
+
+
+def test_the_largest_request_bounds_pages_that_follow_from_the_device() -> None:
+    found = MemoryProperties.of(HostProvider(), {"largest_request": "1MiB"})
+    assert (found.max_page_size, found.largest_request) == (MIB, MIB)
 
 
 def test_arguments_that_make_no_sense() -> None:
@@ -215,6 +272,8 @@ def test_arguments_that_make_no_sense() -> None:
         {"configuration": {"type": "sliced", "page_size": 5}},
         {"persistent": "sometimes"},
         {"limit_bytes": "much"},
+        {"budget": 5},
+        {"budget": "5GiB"},
     ):
         with pytest.raises((ConfigurationError, InvalidArgument)):
             MemoryManager(HostProvider(), **wrong)

@@ -137,6 +137,23 @@ def test_a_body_that_fails_leaves_nothing(
     assert "cuGraphInstantiate" not in calls.made
 
 
+def test_a_capture_that_is_used_again_captures_another_graph(
+    calls: NotedCalls, manager: MemoryManager
+) -> None:
+    capture, graphs = manager.capture(7), []
+    for _ in range(2):
+        with capture as graph:
+            manager.reserve(1000).release()
+        graphs.append(graph)
+    first, second = graphs
+    places = [manager.storage(graph.pins[0]).ptr for graph in graphs]
+    first.close()
+    assert [manager.owns(place) for place in places] == [False, True]
+    second.launch(7)
+    second.close()
+    assert calls.made.count("cuGraphDestroy") == 2
+
+
 def test_what_cannot_be_captured(calls: NotedCalls, manager: MemoryManager) -> None:
     for default in (None, 0, 1):
         with pytest.raises(InvalidArgument, match="default stream"):

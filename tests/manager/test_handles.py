@@ -130,6 +130,21 @@ def test_part_of_a_slice(make: Make) -> None:
     spacer.release()
 
 
+@pytest.mark.parametrize("wrong", ["x", 1.5, None, [3]])
+def test_cursors_and_ranges_are_whole_numbers(make: Make, wrong: object) -> None:
+    manager = make("sub_slices")
+    handle, assigned = manager.reserve(100), Handle()
+    with pytest.raises(InvalidArgument, match="cursor is a whole number, not"):
+        manager.bind(handle, assigned, wrong)
+    with pytest.raises(InvalidArgument, match="start is a whole number, not"):
+        manager.resource(handle, wrong)
+    if wrong is not None:
+        with pytest.raises(InvalidArgument, match="end is a whole number, not"):
+            manager.resource(handle, 0, wrong)
+    manager.bind(handle, assigned, 3)
+    assert manager.cursor(assigned) == 3
+
+
 def test_a_manager_that_is_dropped_leaves_live_memory_to_its_users() -> None:
     provider = HostProvider()
     manager = MemoryManager(provider, "sub_slices")

@@ -61,6 +61,11 @@ class CompositePool(ProviderPool):
     ) -> None:
         chosen = MemoryConfiguration.of(configuration)
         persistence = read_choice(Persistence, persistent, "persistent")
+        if budget is not None and not isinstance(budget, Budget):
+            raise InvalidArgument(
+                f"budget is a Budget that managers share, not {budget!r}; for this one alone give "
+                "limit_bytes"
+            )
         super().__init__(provider, name=name, limit_bytes=limit_bytes, direct=True)
         self.properties = MemoryProperties.of(self.provider, properties)
         options = chosen.build_pools(self.properties)

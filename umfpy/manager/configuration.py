@@ -23,7 +23,8 @@ _SMALLEST_ARENA = 32 << 20
 class MemoryConfiguration:
     """Which pools a `MemoryManager` has.
 
-    Made by `sub_slices`, `exclusive_pages`, `single_arena`, `explicit` or `from_toml`.
+    Made by `sub_slices`, `exclusive_pages`, `single_arena`, `explicit` or `from_toml`; by hand it
+    raises MalformedConfiguration as these do.
 
     Attributes
     ----------
@@ -42,6 +43,18 @@ class MemoryConfiguration:
     pools: tuple[PoolOptions, ...] = ()
     checked: bool = False
     source: str | None = None
+
+    def __post_init__(self) -> None:
+        if self.preset is None:
+            object.__setattr__(self, "pools", parse_entries(self.pools))
+            return
+        object.__setattr__(self, "preset", _preset_name(self.preset))
+        if self.pools:
+            raise MalformedConfiguration(
+                f"a configuration has a preset or a list of pools: leave {self.preset!r} out, or "
+                "the list",
+                field="preset",
+            )
 
     @classmethod
     def sub_slices(cls) -> MemoryConfiguration:
@@ -95,11 +108,10 @@ class MemoryConfiguration:
         found = read_file(path)
         try:
             if "preset" in found:
-                return cls(preset=_preset_name(found["preset"]), source=str(path))
-            pools = parse_entries(found["pools"])
+                return cls(preset=found["preset"], source=str(path))
+            return cls(pools=found["pools"], checked=True, source=str(path))
         except MalformedConfiguration as error:
             raise _naming(path, error) from error
-        return cls(pools=pools, checked=True, source=str(path))
 
     @classmethod
     def of(cls, chosen: str | MemoryConfiguration | Iterable[object]) -> MemoryConfiguration:
@@ -107,7 +119,7 @@ class MemoryConfiguration:
         if isinstance(chosen, cls):
             return chosen
         if isinstance(chosen, str):
-            return cls(preset=_preset_name(chosen))
+            return cls(preset=chosen)
         if isinstance(chosen, Iterable):
             return cls.explicit(chosen)
         raise MalformedConfiguration(
@@ -178,7 +190,7 @@ def _as_properties(properties: MemoryProperties | Mapping[str, Any]) -> MemoryPr
         return MemoryProperties(**properties)
     except TypeError as error:
         raise InvalidArgument(
-            f"properties needs max_page_size and alignment, not {dict(properties)!r}"
+            f"properties needs max_page_size and alignment, not {properties!r}"
         ) from error
 
 

@@ -10,6 +10,7 @@ from umfpy.errors import DriverError, InvalidArgument, OutOfMemoryError
 from umfpy.manager.captured_graph import CapturedGraph
 from umfpy.manager.choices import read_choice
 from umfpy.manager.cuda_calls import CudaCalls
+from umfpy.manager.errors import has_capture
 from umfpy.pools.captures import CaptureMode
 
 if TYPE_CHECKING:
@@ -21,6 +22,8 @@ _LEGACY = (0, 1)  # the default stream by its two names
 
 class GraphCapture:
     """``with manager.capture(stream) as graph:`` what is queued on the stream becomes the graph.
+
+    Each ``with`` captures another one.
 
     Inside, every request of the manager is served from persistent memory, idle pages stay, and
     the layout cannot change.  If the body or the driver fails, everything is given back, and the
@@ -54,16 +57,14 @@ class GraphCapture:
         self._manager = manager
         self._driver = CudaCalls()
         self._stream = self._driver.bindings.CUstream(number)
-        self._graph = CapturedGraph(manager, self._driver)
+        self._graph: CapturedGraph
 
     def __enter__(self) -> CapturedGraph:
-        if self._manager.capturing:
-            raise InvalidArgument(
-                f"{self._manager.name!r} has a capture open already; end it first"
-            )
         modes = self._driver.bindings.CUstreamCaptureMode
         mode = getattr(modes, f"CU_STREAM_CAPTURE_MODE_{self._mode.name}")
-        self._manager.capture_begin(self._mode)
+        if not self._manager.capture_begin(self._mode):
+            raise has_capture(self._manager.name)
+        self._graph = CapturedGraph(self._manager, self._driver)
         try:
             self._driver("cuStreamBeginCapture", self._stream, mode)
         except BaseException:

@@ -23,6 +23,7 @@ from typing import Any
 from umfpy.errors import (
     CapacityExceeded,
     ConfigurationError,
+    InvalidArgument,
     OutOfMemoryError,
 )
 from umfpy.units import format_size
@@ -87,6 +88,11 @@ class PoolsUnavailable(LayoutError):
     """The layout needs sliced pools where there are none."""
 
     which: str
+
+
+def has_capture(manager: str) -> InvalidArgument:
+    """Return the error for a second capture inside of one."""
+    return InvalidArgument(f"{manager!r} has a capture open already; end it first")
 
 
 class PoolCapacityExceeded(CapacityExceeded, OutOfMemoryError):

@@ -9,9 +9,11 @@ from operator import index as as_index
 from typing import TYPE_CHECKING, SupportsIndex
 
 from umfpy.core.handle import Binding, Handle, allocation_of, cursor_of, rebind, watch, wrap
+from umfpy.errors import InvalidArgument
 from umfpy.manager.choices import read_choice
 from umfpy.manager.composite import CompositePool
 from umfpy.manager.configuration import MemoryConfiguration
+from umfpy.manager.errors import has_capture
 from umfpy.manager.layout import build_layout
 from umfpy.manager.log import LOG
 from umfpy.manager.modes import Mode
@@ -128,10 +130,11 @@ class MemoryManager(CompositePool):
         StaleHandle
             `reserved` has no memory of this manager.
         InvalidArgument
-            `assigned` was given memory before.
+            `assigned` was given memory before, or `cursor` is no whole number.
         """
+        time = _whole("cursor", cursor)
         allocation = allocation_of(reserved, self)
-        rebind(reserved, assigned, self, as_index(cursor))
+        rebind(reserved, assigned, self, time)
         if allocation.pool is self._persistent:
             self._pins.touch(allocation, watch(assigned))
             self._pins.move(allocation, assigned)
@@ -159,10 +162,10 @@ class MemoryManager(CompositePool):
         StaleHandle
             As `storage`.
         InvalidArgument
-            The range does not lie in the slice.
+            The range does not lie in the slice, or is none of whole numbers.
         """
         whole = self.storage(handle)
-        return whole.part(as_index(start), whole.size if end is None else as_index(end))
+        return whole.part(_whole("start", start), whole.size if end is None else _whole("end", end))
 
     # Modes and captures.
 
@@ -176,10 +179,11 @@ class MemoryManager(CompositePool):
             self._capturing.set_mode(read_choice(Mode, mode, "a mode"))
         return self._server.mode.value
 
-    def capture_begin(self, mode: CaptureMode | str = CaptureMode.RELAXED) -> None:
+    def capture_begin(self, mode: CaptureMode | str = CaptureMode.RELAXED) -> bool:
         """Open a capture: from now on requests are persistent, and nothing goes back.
 
-        What is freed may be used again within the capture.  A second begin changes nothing.
+        What is freed may be used again within the capture.  A second begin changes nothing, and
+        returns False.
 
         Parameters
         ----------
@@ -194,7 +198,7 @@ class MemoryManager(CompositePool):
         back meanwhile, or waits.
         """
         chosen = read_choice(CaptureMode, mode, "the mode of a capture")
-        self._capturing.begin(Window(self.name, self.provider, chosen))
+        return self._capturing.begin(Window(self.name, self.provider, chosen))
 
     def capture_end(self) -> list[Handle]:
         """Close the capture, and return a handle for each slice that was used in it.
@@ -208,10 +212,12 @@ class MemoryManager(CompositePool):
     def capturing_memory(self) -> Iterator[list[Handle]]:
         """Open a capture for a ``with``; the list that it yields holds the handles afterwards.
 
-        If the body raises, the memory is given back, and the list stays empty.
+        If the body raises, the memory is given back, and the list stays empty.  Raises
+        InvalidArgument if a capture is open already: its pins would come too early.
         """
         pins: list[Handle] = []
-        self.capture_begin()
+        if not self.capture_begin():
+            raise has_capture(self.name)
         try:
             yield pins
         except BaseException:
@@ -279,3 +285,10 @@ class MemoryManager(CompositePool):
         return format_report(
             self.name, self.memory_usage(), self._persistent.pages_by_size(), self.pool_usage()[1:]
         )
+
+
+def _whole(name: str, value: SupportsIndex) -> int:
+    try:
+        return as_index(value)
+    except TypeError as error:
+        raise InvalidArgument(f"{name} is a whole number, not {value!r}") from error

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Iterable, Mapping
 from dataclasses import MISSING, fields
@@ -38,22 +39,23 @@ def read_file(path: str | Path) -> Mapping[str, Any]:
 
     Raises MalformedConfiguration, naming the file, if it is no TOML or has anything else.
     """
+    if not isinstance(path, (str, os.PathLike)):
+        raise MalformedConfiguration(f"a file is named by its path, not by {path!r}")
     try:
         with open(path, "rb") as file:
             found: dict[str, Any] = _toml.load(file)
     except (_toml.TOMLDecodeError, UnicodeDecodeError) as error:
         raise MalformedConfiguration(f"{path} is no TOML: {error}") from error
-    except OSError as error:
-        raise MalformedConfiguration(f"{path} cannot be read: {error}") from error
+    except (OSError, ValueError) as error:
+        raise MalformedConfiguration(f"{str(path)!r} cannot be read: {error}") from error
     if unknown := sorted(set(found) - set(_TOP_KEYS)):
         raise MalformedConfiguration(
             f"{path}: {unknown[0]!r} is unknown at the top; there are 'preset' and [[pools]]",
             field=unknown[0],
         )
     if len(found) != 1:
-        raise MalformedConfiguration(
-            f"{path} has {'both' if found else 'neither'} 'preset' and [[pools]]; give one of them"
-        )
+        how = "both 'preset' and [[pools]]" if found else "neither 'preset' nor [[pools]]"
+        raise MalformedConfiguration(f"{path} has {how}; give one of them")
     return found
 
 

@@ -28,7 +28,8 @@ class MemoryProperties:
         The largest page of a preset in bytes.
     alignment
         Slices start at multiples of it within their page, and are padded to it; any number of
-        bytes, as a rule a power of two.
+        bytes, as a rule a power of two, of which their addresses are multiples as well.  With
+        another number these are multiples of the largest power of two that divides it alone.
     largest_request
         The bytes up to which a preset serves what is larger than its largest page, each request
         with a page of its own.  None: it serves nothing that is larger.
@@ -51,6 +52,12 @@ class MemoryProperties:
             raise InvalidArgument(
                 f"alignment may have at most 30 factors of two, and {self.alignment} has more"
             )
+        if self.largest_request is not None and self.largest_request < self.max_page_size:
+            raise InvalidArgument(
+                f"largest_request = {self.largest_request} is less than max_page_size = "
+                f"{self.max_page_size}, up to which presets take requests anyway; raise the one, "
+                "or lower the other"
+            )
 
     @classmethod
     def of(
@@ -65,15 +72,13 @@ class MemoryProperties:
         """
         if isinstance(given, MemoryProperties):
             return given
-        if unknown := set(given or {}) - set(_NAMES):
-            raise InvalidArgument(
-                f"properties has no {sorted(map(str, unknown))}; there are {', '.join(_NAMES)}"
-            )
-        chosen = {name: parse_size(v) for name, v in (given or {}).items() if v is not None}
+        chosen = _sizes_in({} if given is None else given)
         alignment = chosen.setdefault("alignment", provider.granule)
         if "max_page_size" not in chosen:
             page, largest = _bounds_of(provider, alignment)
-            chosen = {"max_page_size": page, "largest_request": largest, **chosen}
+            largest = chosen.setdefault("largest_request", largest)
+            page = min(page, max(largest // alignment * alignment, alignment))
+            chosen["max_page_size"] = page
         return cls(**chosen)
 
     @property
@@ -90,10 +95,34 @@ class MemoryProperties:
         return size // self.alignment * self.alignment
 
 
+def _sizes_in(given: object) -> dict[str, int]:
+    """Return the properties that are given, in bytes."""
+    if not isinstance(given, Mapping):
+        raise InvalidArgument(
+            f"properties are MemoryProperties, or a mapping with any of {', '.join(_NAMES)}, not "
+            f"{given!r}"
+        )
+    if unknown := set(given) - set(_NAMES):
+        raise InvalidArgument(
+            f"properties has no {sorted(map(str, unknown))}; there are {', '.join(_NAMES)}"
+        )
+    return {name: _size_of(name, value) for name, value in given.items() if value is not None}
+
+
+def _size_of(name: str, value: Any) -> int:
+    try:
+        size = parse_size(value)
+    except InvalidArgument as error:
+        raise InvalidArgument(f"{name} = {value!r} cannot be read: {error}") from error
+    if size == 0:
+        raise InvalidArgument(f"{name} must be a number of bytes from 1 on, not {value!r}")
+    return size
+
+
 def _bounds_of(provider: Provider, unit: int) -> tuple[int, int]:
     """Return the largest page for a provider's memory, and the largest request."""
     info = provider.memory_info()
     if info is None:
         return _UNKNOWN_MAX_PAGE, _LARGEST
     total = min(info[1], _LARGEST)
-    return max(total // _PAGE_PART // max(unit, 1) * unit, unit), max(total, 1)
+    return max(total // _PAGE_PART // unit * unit, unit), max(total, 1)
