@@ -86,11 +86,11 @@ class CudaVmmProvider(SharedChunks):
         rdma = device_has(driver, self._handle, "GPU_DIRECT_RDMA_WITH_CUDA_VMM_SUPPORTED")
         prop = physical_properties(driver, self.device, shareable=self._shareable, rdma=rdma)
         least = granularity(driver, prop, "MINIMUM")
-        units = Units(least, check_chunk_size(chunk_size, least))
+        total = int(driver.call("cuDeviceTotalMem", self._handle))
+        units = Units(least, check_chunk_size(chunk_size, least, total))
         self._recommended = granularity(driver, prop, "RECOMMENDED")
         if not self._shareable:
             self.capabilities = type(self).capabilities & ~Capability.IPC
-        total = int(driver.call("cuDeviceTotalMem", self._handle))
         devices = [self.device, *(peer for peer in self._peers if peer != self.device)]
         self._exchange = Exchange(driver, later, devices)
         self._backing = Backing(

@@ -66,8 +66,8 @@ class LevelZeroVmmProvider(VmmProvider, LevelZeroBase):
         super().__init__(device, context, 0)
         self.device = self._device.index
         try:
-            units = self._units(chunk_size)
             total = self._total_memory()
+            units = self._units(chunk_size, total)
             self._backing = Backing(
                 LevelZeroVmmDriver(self._driver, self._context.handle, self._device),
                 units,
@@ -91,12 +91,12 @@ class LevelZeroVmmProvider(VmmProvider, LevelZeroBase):
         found = super().properties(ptr)
         return {**found, "context": self._context.handle} if found else {}
 
-    def _units(self, chunk_size: int | str | None) -> Units:
+    def _units(self, chunk_size: int | str | None, total: int) -> Units:
         """Return the sizes of chunks: zeVirtualMemQueryPageSize."""
-        fixed = check_chunk_size(chunk_size, self._page_size(1))
+        fixed = check_chunk_size(chunk_size, self._page_size(1), total)
         if fixed:
             page = self._page_size(fixed)
-            return Units(page, check_chunk_size(fixed, page))
+            return Units(page, check_chunk_size(fixed, page, total))
         page, largest = self._recommended_page(0), LARGEST
         while self._page_size(largest) > page:
             largest //= 2

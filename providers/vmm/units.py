@@ -61,13 +61,13 @@ class Units:
             size -= most
 
 
-def check_chunk_size(wanted: int | str | None, least: int) -> int | None:
+def check_chunk_size(wanted: int | str | None, least: int, most: int) -> int | None:
     """Return the bytes that every chunk is to have; None if they are to follow the request.
 
     Raises
     ------
     InvalidArgument
-        No power of two, or below `least`, the device's unit.
+        No power of two, below `least`, the device's unit, or beyond `most`, all that it has.
     """
     if wanted is None:
         return None
@@ -76,5 +76,10 @@ def check_chunk_size(wanted: int | str | None, least: int) -> int | None:
         raise InvalidArgument(
             f"chunk_size is {size}; it must be a power of two, at least this device's unit of "
             f"{format_size(least)} ({least} bytes)"
+        )
+    if size > most:
+        raise InvalidArgument(
+            f"chunk_size is {size}; it must be at most what this device has, "
+            f"{format_size(most)} ({most} bytes)"
         )
     return size

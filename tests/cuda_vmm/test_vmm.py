@@ -83,6 +83,8 @@ def test_a_fixed_chunk_size(emu):
         CudaVmmProvider(chunk_size="6MiB")
     with pytest.raises(InvalidArgument, match="at least"):
         CudaVmmProvider(chunk_size="1MiB")
+    with pytest.raises(InvalidArgument, match=r"at most what this device has, 4\.00 GiB"):
+        CudaVmmProvider(chunk_size="8GiB")
     provider = CudaVmmProvider(chunk_size="8MiB")
     assert provider.granularity(1) == provider.recommended_granularity() == 8 * MIB
     ptr = provider.alloc(17 * MIB)

@@ -64,6 +64,8 @@ def test_chunk_sizes_that_are_not_possible(emu):
         LevelZeroVmmProvider(chunk_size="6MiB")
     with pytest.raises(InvalidArgument, match=rf"\({SMALL_PAGE} bytes\)"):
         LevelZeroVmmProvider(chunk_size="32KiB")
+    with pytest.raises(InvalidArgument, match="at most what this device has"):
+        LevelZeroVmmProvider(chunk_size=1 << 62)
     assert emu.leaks() == before
 
 

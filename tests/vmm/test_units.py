@@ -41,8 +41,12 @@ def test_fixed_chunks():
 
 
 def test_a_chunk_size_is_a_power_of_two_that_the_device_can_have():
-    assert check_chunk_size(None, UNIT) is None
-    assert check_chunk_size("8MiB", UNIT) == 4 * UNIT
+    most = 6 * UNIT
+    assert check_chunk_size(None, UNIT, most) is None
+    assert check_chunk_size("8MiB", UNIT, most) == 4 * UNIT
     for wanted in (3 * UNIT, UNIT // 2, 0):
         with pytest.raises(InvalidArgument, match=rf"chunk_size is {wanted}; .*\({UNIT} bytes\)"):
-            check_chunk_size(wanted, UNIT)
+            check_chunk_size(wanted, UNIT, most)
+    for wanted in (8 * UNIT, 1 << 63):
+        with pytest.raises(InvalidArgument, match=rf"chunk_size is {wanted}; .*\({most} bytes\)"):
+            check_chunk_size(wanted, UNIT, most)
