@@ -16,6 +16,7 @@ import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from umfpy.errors import CaptureWouldBreak
 from umfpy.provider import Capability, Provider
@@ -29,13 +30,12 @@ class CaptureMode(enum.Enum):
     GLOBAL = "global"  #: no memory, in any thread
 
 
-@dataclass(frozen=True, eq=False)
-class Call:
+class Call(NamedTuple):
     """What a thread asks of a provider."""
 
     provider: Provider
     waits: bool  #: for the device, or gives memory back; else it asks for memory
-    thread: int = field(default_factory=threading.get_ident)
+    thread: int
 
 
 @dataclass(frozen=True, eq=False)
@@ -130,14 +130,18 @@ def after(owner: object, act: Callable[[], object]) -> None:
 def is_frozen(provider: Provider) -> bool:
     """Return whether the provider's memory has to stay, and its device cannot be waited for."""
     windows = _windows
-    return bool(windows) and _first_forbidding(windows, Call(provider, waits=True)) is not None
+    return bool(windows) and _first_forbidding(windows, _waits_for(provider)) is not None
 
 
 def refuse_waiting(name: str, provider: Provider) -> None:
     """Raise CaptureWouldBreak if waiting for the provider's device breaks a capture."""
-    window = _first_forbidding(_windows, Call(provider, waits=True))
+    window = _first_forbidding(_windows, _waits_for(provider))
     if window is not None:
         raise _no_waiting(name, window)
+
+
+def _waits_for(provider: Provider) -> Call:
+    return Call(provider, True, threading.get_ident())
 
 
 def _first_forbidding(windows: tuple[Window, ...], call: Call) -> Window | None:
@@ -156,14 +160,14 @@ def _no_waiting(name: str, window: Window) -> CaptureWouldBreak:
 @contextmanager
 def shrinking(provider: Provider) -> Iterator[bool]:
     """Yield whether memory may go, and the device be waited for: not during a capture."""
-    with _noted(Call(provider, waits=True)) as window:
+    with _noted(provider, waits=True) as window:
         yield window is None
 
 
 @contextmanager
 def waiting(name: str, provider: Provider) -> Iterator[None]:
     """Let the device be waited for; CaptureWouldBreak if that breaks a capture."""
-    with _noted(Call(provider, waits=True)) as window:
+    with _noted(provider, waits=True) as window:
         if window is not None:
             raise _no_waiting(name, window)
         yield
@@ -172,7 +176,7 @@ def waiting(name: str, provider: Provider) -> Iterator[None]:
 @contextmanager
 def growing(name: str, provider: Provider, size: int) -> Iterator[None]:
     """Let the provider be asked for memory; CaptureWouldBreak if that breaks a capture."""
-    with _noted(Call(provider, waits=False)) as window:
+    with _noted(provider, waits=False) as window:
         if window is not None:
             raise CaptureWouldBreak(
                 f"{name!r} has nothing free for {size} bytes, and cannot ask the driver for more: "
@@ -183,11 +187,12 @@ def growing(name: str, provider: Provider, size: int) -> Iterator[None]:
 
 
 @contextmanager
-def _noted(call: Call) -> Iterator[Window | None]:
+def _noted(provider: Provider, *, waits: bool) -> Iterator[Window | None]:
     """Note a call while it is under way; yields the capture that forbids it instead, if any."""
-    if Capability.STREAMS not in call.provider.capabilities:
+    if Capability.STREAMS not in provider.capabilities:
         yield None
         return
+    call = Call(provider, waits, threading.get_ident())
     with _lock:
         mine = [other for other in _under_way if other.thread == call.thread]
         # A capture that forbids what this thread is at already waits for that to be done.
