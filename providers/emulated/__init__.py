@@ -17,6 +17,7 @@ from __future__ import annotations
 import os
 from typing import Literal, TypeVar, overload
 
+from umfpy.arguments import check_flag
 from umfpy.errors import NotSupported
 from umfpy.providers.emulated import level_zero_library as _level_zero_library
 from umfpy.providers.emulated import library as _library
@@ -114,6 +115,8 @@ def emulate(
     NotSupported
         There is no emulation of `driver`.
     """
+    check_flag(force, "force")
+    check_flag(children, "children")
     if driver == "cuda":
         settings = _library.cuda_settings(memory, devices, capability, report)
         return _emulate(EmulatedCuda, settings, force, children)

@@ -8,10 +8,14 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import ClassVar, NamedTuple
 
+from umfpy.arguments import check_device, check_kind, check_number
 from umfpy.errors import CapacityExceeded, InvalidArgument
 from umfpy.units import parse_size
 
 _BAD, _LIVE, _FULL = 1, 2, 3
+
+#: The largest numbers of C: of an ``int`` and of a ``uint64_t``.
+_INT, _LONG = (1 << 31) - 1, (1 << 64) - 1
 
 
 class LiveObject(NamedTuple):
@@ -143,7 +147,12 @@ class EmulatedDriver:
             Less than is in use, more than four times what it started with, or no such device.
         """
         size = parse_size(memory)
-        if device < 0 or size > 1 << 46 or self._driver.umfpyEmuSetMemory(device, size):
+        device = check_device(device)
+        if (
+            not 0 <= device < self.devices
+            or size > 1 << 46
+            or self._driver.umfpyEmuSetMemory(device, size)
+        ):
             raise InvalidArgument(
                 f"device {device} cannot have {size} bytes: that is less than is in use, more than "
                 f"four times what it started with, or there is no such device (of {self.devices})"
@@ -176,15 +185,17 @@ class EmulatedDriver:
         CapacityExceeded
             64 faults are waiting already.
         """
+        nth = check_number(nth, "nth", least=1, most=_LONG)
+        times = check_number(times, "times", least=1, most=_LONG)
         error = self.out_of_memory if error is None else error
+        error = check_number(error, "error", least=1, most=_INT)
+        check_kind(name, str, "name", "the name of a function, or '*'")
         if name != "*" and name not in self.calls.known:
             close = difflib.get_close_matches(name, self.calls.known, 3, 0.5)
             raise InvalidArgument(
                 f"the emulated {self.title} driver has no function {name!r}"
                 + (f"; did you mean {' or '.join(close)}?" if close else "")
             )
-        if nth < 1 or times < 1 or error < 1:
-            raise InvalidArgument(f"nth={nth}, times={times} and error={error} must be 1 or more")
         if self._driver.umfpyEmuFail(name.encode(), nth, times, error) == _FULL:
             raise CapacityExceeded("64 faults are waiting; clear_faults() drops them")
 

@@ -74,7 +74,7 @@ def cuda_settings(
         A value that no device could have.
     """
     common = device_settings(memory, devices, report)
-    major, _, minor = capability.partition(".")
+    major, _, minor = capability.partition(".") if isinstance(capability, str) else ("", "", "")
     if not (major.isdecimal() and minor.isdecimal() and int(major) < 100 and int(minor) < 10):
         raise InvalidArgument(f"capability must look like 9.0, not {capability!r}")
     return f"{common};capability={major}.{minor}"

@@ -6,6 +6,7 @@ import sysconfig
 from collections.abc import Mapping
 from pathlib import Path
 
+from umfpy.arguments import check_flag, check_number
 from umfpy.errors import DriverUnavailable, InvalidArgument
 from umfpy.units import parse_size
 
@@ -56,8 +57,5 @@ def device_settings(
     size = parse_size(memory)
     if not 2 << 20 <= size <= 1 << 44:
         raise InvalidArgument(f"memory must be from 2 MiB to 16 TiB, not {size} bytes")
-    if not least_devices <= devices <= _MOST_DEVICES:
-        raise InvalidArgument(
-            f"devices must be from {least_devices} to {_MOST_DEVICES}, not {devices}"
-        )
-    return f"memory={size};devices={devices};report={int(report)}"
+    devices = check_number(devices, "devices", least=least_devices, most=_MOST_DEVICES)
+    return f"memory={size};devices={devices};report={int(check_flag(report, 'report'))}"

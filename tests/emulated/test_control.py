@@ -53,9 +53,14 @@ def test_a_fault_for_any_call(cu, emu):
 def test_faults_that_make_no_sense(emu):
     with pytest.raises(InvalidArgument, match="cuMemAlloc_v2"):
         emu.fail("cuMemAloc_v2")
-    for wrong in ({"nth": 0}, {"times": 0}, {"error": 0}):
-        with pytest.raises(InvalidArgument):
-            emu.fail("cuMemAlloc_v2", **wrong)
+    for name in ("nth", "times", "error"):
+        for wrong in (0, "1", 1.5, True, [], 1 << 64):
+            with pytest.raises(InvalidArgument, match=name) as caught:
+                emu.fail("cuMemAlloc_v2", **{name: wrong})
+            assert str(wrong) in str(caught.value)
+    for wrong in (None, 5, b"cuMemAlloc_v2", ["cuMemAlloc_v2"]):
+        with pytest.raises(InvalidArgument, match="name must be the name of a function"):
+            emu.fail(wrong)
     for _ in range(64):
         emu.fail("cuMemAlloc_v2")
     with pytest.raises(CapacityExceeded):
@@ -180,6 +185,36 @@ def test_memory_can_change_while_in_use(cu, emu):
 def test_settings_that_make_no_sense(emu, wrong):
     with pytest.raises(InvalidArgument):
         umfpy.emulate("cuda", children=False, **wrong)
+
+
+@pytest.mark.parametrize("wrong", ["0", None, 0.0, True, [], -1, 2, 1 << 40])
+def test_memory_is_that_of_a_device(emu, wrong):
+    with pytest.raises(InvalidArgument, match="device"):
+        emu.set_memory("1GiB", wrong)
+
+
+@pytest.mark.parametrize("driver", ["cuda", "level_zero"])
+@pytest.mark.parametrize("name", ["report", "force", "children"])
+@pytest.mark.parametrize("wrong", ["no", 0, 1, None, []])
+def test_flags_are_flags(emu, driver, name, wrong):
+    with pytest.raises(InvalidArgument) as caught:
+        umfpy.emulate(driver, **{name: wrong})
+    assert str(caught.value) == f"{name} must be True or False, not {wrong!r}"
+
+
+@pytest.mark.parametrize("driver", ["cuda", "level_zero"])
+@pytest.mark.parametrize("wrong", ["2", None, 2.0, True, [], 17, -1])
+def test_devices_are_a_number(emu, driver, wrong):
+    with pytest.raises(InvalidArgument, match="devices must be a whole number from ") as caught:
+        umfpy.emulate(driver, devices=wrong)
+    assert repr(wrong) in str(caught.value)
+
+
+@pytest.mark.parametrize("wrong", [9.0, None, 9, b"9.0", "9"])
+def test_a_capability_is_text(emu, wrong):
+    with pytest.raises(InvalidArgument, match=r"capability must look like 9\.0, not ") as caught:
+        umfpy.emulate("cuda", capability=wrong)
+    assert repr(wrong) in str(caught.value)
 
 
 def test_other_drivers_are_not_built(emu):

@@ -47,7 +47,7 @@ def test_any_call_may_fail(ze, z, emu, nth):
 def test_mistakes_in_faults(emu):
     with pytest.raises(InvalidArgument, match="did you mean zeMemFree"):
         emu.fail("zeMemFre")
-    with pytest.raises(InvalidArgument, match="must be 1 or more"):
+    with pytest.raises(InvalidArgument, match="nth must be a whole number from 1"):
         emu.fail("zeMemFree", nth=0)
     for _ in range(64):
         emu.fail("zeMemFree", nth=1000)

@@ -236,6 +236,9 @@ def test_each_threads_default_stream_is_its_own() -> None:
         ("pool", None),
         ({-1: "pool"}, None),
         ("pool", 0),
+        ({True: Pool(FakeProvider(device=0))}, None),
+        ({"0": Pool(FakeProvider(device=0))}, None),
+        *((Pool(FakeProvider(device=0)), wrong) for wrong in ("0", 0.0, True, -1, [], {})),
     ],
 )
 def test_pools_that_are_none(pools: object, device: int | None) -> None:

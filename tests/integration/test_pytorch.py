@@ -186,8 +186,13 @@ def test_a_device_has_one_pool_at_a_time(torch: FakeTorch) -> None:
 
 @pytest.mark.parametrize(
     ("pool", "device"),
-    [("pool", None), (pool_of(1), 0), (pool_of(-1), None), (pool_of(0), -1)],
-    ids=["no pool", "another device", "no device", "a negative one"],
+    [
+        ("pool", None),
+        (pool_of(1), 0),
+        (pool_of(-1), None),
+        (pool_of(0), -1),
+        *((pool_of(0), wrong) for wrong in ("0", 0.0, False, [])),
+    ],
 )
 def test_pools_that_are_none(torch: FakeTorch, pool: Any, device: int | None) -> None:
     for use in (plugin.install, plugin.mem_pool):

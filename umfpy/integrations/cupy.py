@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, Protocol, TypeAlias
 
+from umfpy.arguments import as_number, check_number
 from umfpy.core.pool import BasePool
 from umfpy.errors import DriverUnavailable, InvalidArgument, OutOfMemoryError
 from umfpy.provider import Provider
@@ -248,13 +249,14 @@ def _by_device(pool: Pools, device: int | None) -> dict[int, AnyPool]:
             raise InvalidArgument("give a mapping of at least one device to a pool, and no device")
         pools = dict(pool)
     else:
-        pools = {_device_of(pool) if device is None else device: pool}
+        pools = {_device_of(pool) if device is None else check_number(device, "device"): pool}
     for ordinal, one in pools.items():
-        if not _is_pool(one) or not isinstance(ordinal, int) or ordinal < 0:
+        number = as_number(ordinal)
+        if not _is_pool(one) or number is None or number < 0:
             raise InvalidArgument(
                 f"CuPy needs a pool for each device ordinal from 0 on, not {one!r} for {ordinal!r}"
             )
-    return pools
+    return {int(ordinal): one for ordinal, one in pools.items()}
 
 
 def _is_pool(pool: object) -> bool:

@@ -19,6 +19,7 @@ import importlib
 import threading
 from typing import Any
 
+from umfpy.arguments import check_device
 from umfpy.core.pool import BasePool
 from umfpy.errors import DriverUnavailable, InvalidArgument
 
@@ -128,8 +129,7 @@ def _claim(pool: object, device: int | None) -> int:
     if not isinstance(pool, BasePool):
         raise InvalidArgument(f"PyTorch needs a umfpy pool, not {pool!r}")
     own = pool.provider.device
-    if device is None:
-        device = own
+    device = own if device is None else check_device(device)
     if device < 0 or (own >= 0 and device != own):
         raise InvalidArgument(
             f"{pool.name!r} holds {pool.provider.memory_type} memory of device {own}, "
