@@ -102,14 +102,14 @@ class Peaks:
             self._in_interval = max(self._in_interval, before["peak_used"])
             self._aside = dict.fromkeys(_PEAKS, 0)
 
-    def next_interval(self) -> int:
-        """Return the most bytes that were used in the interval, and begin the next one."""
+    def next_interval(self) -> tuple[int, int]:
+        """Begin the next interval; return the bytes that were used in this: at most, and now."""
         with self._lock:
             before = self._space.reset_peaks()
             peak = max(self._in_interval, before["peak_used"])
             self._aside = self.seen(before)
             self._in_interval = 0
-        return peak
+        return peak, before["used"]
 
 
 class Due(NamedTuple):
@@ -139,6 +139,7 @@ class IdleWatch:
         self._lock = threading.RLock()  # as that of the peaks
         self._peaks_before: tuple[int, ...] = ()  # of the last intervals, the latest first
         self._operations = self._count()
+        self._used = 0
         self._since = clock()
         self._done: dict[str, tuple[int, int]] = {}
 
@@ -164,7 +165,11 @@ class IdleWatch:
         with self._lock:
             self._since = self._clock()
             self._operations = operations = self._count()
-            peaks = (self.peaks.next_interval(), *self._peaks_before)
+            peak, used = self.peaks.next_interval()
+            if not peak == used == self._used:  # allocations were resized, if nothing else
+                self._done.clear()
+            self._used = used
+            peaks = (peak, *self._peaks_before)
             self._peaks_before = peaks = peaks[: len(self.policy.rungs)]
         keep, steps = 0, []
         for rung, peak in zip(self.policy.rungs, peaks, strict=False):

@@ -142,6 +142,23 @@ def test_where_nothing_happens_nothing_is_done_again(
     assert went(pool) == [(252 * KIB, "purge_lazy")]
 
 
+@pytest.mark.parametrize("rung", ["purge_lazy", "decommit"])
+def test_an_allocation_that_grew_and_shrank_is_something(
+    make: Callable[..., LookingPool], rung: str
+) -> None:
+    """What it had for a while goes down again, like what others had."""
+    pool = make(rungs=(rung,))
+    with pool.allocate(64 * KIB) as one:
+        use(pool, 192 * KIB)
+        pool.sweep()
+        assert went(pool) == [(192 * KIB, rung)]
+        for size in (256 * KIB, 64 * KIB):
+            assert one.resize(size)
+        assert went(pool) == [], "it was used in the interval"
+        assert went(pool) == [(192 * KIB, rung)]
+        assert went(pool) == []
+
+
 def test_a_rung_that_the_provider_lacks_is_replaced(make: Callable[..., LookingPool]) -> None:
     pool = make(rungs=("purge_lazy",))
     pool.provider.capabilities &= ~Capability.PURGE_LAZY
