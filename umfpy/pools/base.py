@@ -160,7 +160,8 @@ class ProviderPool(BasePool, metaclass=_EnteredWhenMade):
         Returns
         -------
         Trimmed
-            The bytes, an int, whose ``rung`` is the one that was taken.
+            The bytes, an int, whose ``rung`` is the one that was taken.  What went down before
+            is not counted again, also where its provider had kept it and only now gives it back.
 
         Raises
         ------
