@@ -130,16 +130,16 @@ def test_part_of_a_slice(make: Make) -> None:
     spacer.release()
 
 
-@pytest.mark.parametrize("wrong", ["x", 1.5, None, [3]])
+@pytest.mark.parametrize("wrong", ["x", 1.5, None, True, [3]])
 def test_cursors_and_ranges_are_whole_numbers(make: Make, wrong: object) -> None:
     manager = make("sub_slices")
     handle, assigned = manager.reserve(100), Handle()
-    with pytest.raises(InvalidArgument, match="cursor is a whole number, not"):
+    with pytest.raises(InvalidArgument, match="cursor must be a whole number, not"):
         manager.bind(handle, assigned, wrong)
-    with pytest.raises(InvalidArgument, match="start is a whole number, not"):
+    with pytest.raises(InvalidArgument, match="start must be a whole number, not"):
         manager.resource(handle, wrong)
     if wrong is not None:
-        with pytest.raises(InvalidArgument, match="end is a whole number, not"):
+        with pytest.raises(InvalidArgument, match="end must be a whole number, not"):
             manager.resource(handle, 0, wrong)
     manager.bind(handle, assigned, 3)
     assert manager.cursor(assigned) == 3

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import numpy as np
 import pytest
 
 from tests.manager.device import SIZE, Device
@@ -19,6 +20,7 @@ from umfpy import (
     Provider,
     ProxyPool,
     SlabPool,
+    view,
 )
 from umfpy.pools.base import ProviderPool
 
@@ -72,6 +74,20 @@ def test_whatever_is_asked_of_a_pool_the_capture_stays_whole(
     manager.close()
     del pool
     provider.close()
+
+
+def test_a_view_for_the_host_does_not_wait_during_a_capture(gpu: Device) -> None:
+    provider, manager = CudaProvider(memory_type="host"), gpu.manager()
+    pinned = Pool(provider).allocate(SIZE)
+    with manager.capture(gpu.streams[0]) as graph:
+        with pytest.raises(CaptureWouldBreak, match="a view of host memory"):
+            np.from_dlpack(view(pinned))
+        with manager.reserve(SIZE) as handle:
+            gpu.set(manager.storage(handle).ptr, 7, gpu.streams[0])
+    assert len(np.from_dlpack(view(pinned))) == SIZE
+    graph.close()
+    manager.close()
+    pinned.free()
 
 
 def test_a_manager_over_a_pool_says_that_it_cannot_grow(gpu: Device) -> None:

@@ -18,6 +18,7 @@ from umfpy.integrations.arrays_memory import c_order, lengths_of, memory_of
 from umfpy.integrations.arrays_place import CPU, DeviceType, Place, place_of
 from umfpy.integrations.dlpack_capsule import make_capsule
 from umfpy.ipc import IpcMapping
+from umfpy.pools import captures
 from umfpy.provider import Capability
 
 _ARRAY_INTERFACE = 3  # the version, of NumPy's and of CUDA's
@@ -284,8 +285,10 @@ class ArrayView:
 
     def _settle(self) -> None:
         """Wait for the device: the host is about to look."""
-        if Capability.STREAMS in self._place.provider.capabilities:
-            self._place.provider.synchronize()
+        provider = self._place.provider
+        if Capability.STREAMS in provider.capabilities:
+            with captures.waiting(f"a view of {provider.memory_type} memory", provider):
+                provider.synchronize()
 
     def _require(self, condition: bool, why: str, protocol: str) -> None:
         """Raise AttributeError, so that ``hasattr`` says no, unless `condition` holds."""

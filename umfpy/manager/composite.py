@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping
 from operator import index as as_index
 from typing import TYPE_CHECKING, Any, NoReturn, SupportsIndex
 
+from umfpy.arguments import check_flag, check_kind
 from umfpy.core.cinterface import CInterface
 from umfpy.core.pool import Allocation
 from umfpy.errors import CaptureWouldBreak, InvalidArgument, NotSupported, UmfpyError
@@ -61,11 +62,10 @@ class CompositePool(ProviderPool):
     ) -> None:
         chosen = MemoryConfiguration.of(configuration)
         persistence = read_choice(Persistence, persistent, "persistent")
-        if budget is not None and not isinstance(budget, Budget):
-            raise InvalidArgument(
-                f"budget is a Budget that managers share, not {budget!r}; for this one alone give "
-                "limit_bytes"
-            )
+        check_flag(spill, "spill")
+        check_flag(thrifty, "thrifty")
+        if budget is not None:
+            check_kind(budget, Budget, "budget", "a Budget that managers share, see limit_bytes,")
         super().__init__(provider, name=name, limit_bytes=limit_bytes, direct=True)
         self.properties = MemoryProperties.of(self.provider, properties)
         options = chosen.build_pools(self.properties)

@@ -104,6 +104,8 @@ class MemoryConfiguration:
         ------
         MalformedConfiguration
             The file cannot be read, or as of `explicit`; the message names it.
+        InvalidArgument
+            `path` is none.
         """
         found = read_file(path)
         try:

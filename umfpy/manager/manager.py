@@ -5,11 +5,10 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from operator import index as as_index
 from typing import TYPE_CHECKING, SupportsIndex
 
+from umfpy.arguments import check_flag, check_number
 from umfpy.core.handle import Binding, Handle, allocation_of, cursor_of, rebind, watch, wrap
-from umfpy.errors import InvalidArgument
 from umfpy.manager.choices import read_choice
 from umfpy.manager.composite import CompositePool
 from umfpy.manager.configuration import MemoryConfiguration
@@ -132,7 +131,7 @@ class MemoryManager(CompositePool):
         InvalidArgument
             `assigned` was given memory before, or `cursor` is no whole number.
         """
-        time = _whole("cursor", cursor)
+        time = check_number(cursor, "cursor", least=None)
         allocation = allocation_of(reserved, self)
         rebind(reserved, assigned, self, time)
         if allocation.pool is self._persistent:
@@ -165,7 +164,8 @@ class MemoryManager(CompositePool):
             The range does not lie in the slice, or is none of whole numbers.
         """
         whole = self.storage(handle)
-        return whole.part(_whole("start", start), whole.size if end is None else _whole("end", end))
+        low = check_number(start, "start", least=None)
+        return whole.part(low, whole.size if end is None else check_number(end, "end", least=None))
 
     # Modes and captures.
 
@@ -245,6 +245,7 @@ class MemoryManager(CompositePool):
         such for reuse.  Else those that have been idle for their pool's period; that also happens
         by itself every so many requests.  Free parts of pages with live slices stay: see `trim`.
         """
+        check_flag(explicit, "explicit")
         if self._holdings.frozen:
             LOG.info("%s: cleanup waits for the end of the capture", self.name)
             return 0
@@ -285,10 +286,3 @@ class MemoryManager(CompositePool):
         return format_report(
             self.name, self.memory_usage(), self._persistent.pages_by_size(), self.pool_usage()[1:]
         )
-
-
-def _whole(name: str, value: SupportsIndex) -> int:
-    try:
-        return as_index(value)
-    except TypeError as error:
-        raise InvalidArgument(f"{name} is a whole number, not {value!r}") from error

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from collections.abc import Iterable, Mapping
 from dataclasses import MISSING, fields
@@ -10,6 +9,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
+from umfpy.arguments import check_path
 from umfpy.errors import InvalidArgument
 from umfpy.manager.errors import MalformedConfiguration
 from umfpy.manager.options import KINDS, ExclusiveOptions, PoolOptions, SlicedOptions
@@ -39,15 +39,13 @@ def read_file(path: str | Path) -> Mapping[str, Any]:
 
     Raises MalformedConfiguration, naming the file, if it is no TOML or has anything else.
     """
-    if not isinstance(path, (str, os.PathLike)):
-        raise MalformedConfiguration(f"a file is named by its path, not by {path!r}")
     try:
-        with open(path, "rb") as file:
+        with open(check_path(path, "path"), "rb") as file:
             found: dict[str, Any] = _toml.load(file)
     except (_toml.TOMLDecodeError, UnicodeDecodeError) as error:
         raise MalformedConfiguration(f"{path} is no TOML: {error}") from error
-    except (OSError, ValueError) as error:
-        raise MalformedConfiguration(f"{str(path)!r} cannot be read: {error}") from error
+    except OSError as error:
+        raise MalformedConfiguration(f"{path} cannot be read: {error}") from error
     if unknown := sorted(set(found) - set(_TOP_KEYS)):
         raise MalformedConfiguration(
             f"{path}: {unknown[0]!r} is unknown at the top; there are 'preset' and [[pools]]",
