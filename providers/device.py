@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import abc
 
+from umfpy import leaving
 from umfpy.errors import OutOfMemoryError
 from umfpy.provider import Provider
 from umfpy.providers.host.pieces import Pieces
@@ -14,6 +15,10 @@ class DeviceProvider(Provider):
 
     _pieces: Pieces
 
+    def _enter(self) -> None:
+        """Have what is kept go back before anybody tells what leaked; the last of `__init__`."""
+        leaving.enter(self, lambda provider: provider._rest())
+
     @abc.abstractmethod
     def _check_open(self) -> None:
         """Raise InvalidArgument if the provider was closed."""
@@ -23,6 +28,12 @@ class DeviceProvider(Provider):
         """Let go of the driver if the provider was closed and nothing is left.
 
         It raises nothing for a driver that refuses: the call that this ends is done.
+        """
+
+    def _rest(self) -> None:
+        """Give back what is kept for reuse; it comes again with whoever needs it.
+
+        Raises what the driver answered; the rest is kept.
         """
 
     @abc.abstractmethod

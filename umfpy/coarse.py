@@ -6,6 +6,7 @@ import sys
 import warnings
 from collections.abc import Sequence
 
+from umfpy import leaving
 from umfpy.core.extents import Extent, ExtentMap, innermost
 from umfpy.core.pool import next_serial
 from umfpy.errors import InvalidArgument, OutOfMemoryError, UmfpyError
@@ -64,6 +65,7 @@ class CoarseProvider(Layered):
         self._ipc = PieceIpc(self.upstream)
         if size := parse_size(reserve):
             self._grow(size, 0)
+        leaving.enter(self, lambda coarse: coarse.trim())
 
     def alloc(self, size: int, alignment: int = 0) -> int:
         """Return `size` bytes: a piece of what is there, else of a new upstream allocation.

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import secrets
-import threading
 from collections.abc import Sequence
 from functools import partial
 from numbers import Number
@@ -12,11 +10,13 @@ from typing import Any
 from umfpy.arguments import as_number, check_number
 from umfpy.errors import InvalidArgument, NotSupported
 from umfpy.provider import Capability
+from umfpy.providers.cuda.context import PrimaryContext
 from umfpy.providers.cuda.driver import CudaDriver
 from umfpy.providers.cuda.native import NativeProvider
 from umfpy.providers.cuda.pooled_driver import DriverPool, DriverPoolStats
 from umfpy.providers.cuda.pooled_imports import PooledImports
 from umfpy.providers.cuda.pooled_ipc import PooledPayload, pointer_bytes
+from umfpy.providers.cuda.renewed import Renewed
 from umfpy.providers.cuda.vmm_sharing import Exporter, Exports, descriptors_of
 from umfpy.providers.cuda.vmm_support import (
     POSIX_DESCRIPTOR,
@@ -98,14 +98,16 @@ class CudaAsyncProvider(NativeProvider):
         self._closing.before(self._pool.close)
         if threshold is not None:
             self._pool.set_release_threshold(threshold)
-        with self._context:
-            self._stream = int(driver.call("cuStreamCreate", _NON_BLOCKING))
-        self._pool_id = secrets.token_bytes(16)
+        self._own_stream = Renewed(
+            partial(_make_stream, driver, self._context), partial(driver.call, "cuStreamDestroy")
+        )
+        _ = self.stream
         self._system = System(self.name)
         self._exports = Exports(self.name)
         self._imports = PooledImports(driver, later)
         self._closing.holdings.append(self._imports)
-        self._closing.before(later.settle, _Once(driver, "cuStreamDestroy", self._stream))
+        self._closing.before(later.settle, self._own_stream.close)
+        self._enter()
 
     def _prepare(self) -> None:
         check_ability(self._driver, self._handle, "MEMORY_POOLS_SUPPORTED", "memory pools")
@@ -147,7 +149,7 @@ class CudaAsyncProvider(NativeProvider):
         is in use stay.
         """
         self._later.settle()
-        self._driver.call("cuStreamSynchronize", self._stream)
+        self._driver.call("cuStreamSynchronize", self.stream)
         return self._pool.trim(parse_size(keep_bytes))
 
     def stats(self) -> DriverPoolStats:
@@ -169,7 +171,7 @@ class CudaAsyncProvider(NativeProvider):
     @property
     def stream(self) -> int:
         """The CUstream on which memory is taken and given back."""
-        return self._stream
+        return self._own_stream.handle
 
     def ipc_export(self, ptr: int, size: int) -> bytes:
         """Return what another process needs to open the allocation: cuMemPoolExportPointer.
@@ -193,7 +195,7 @@ class CudaAsyncProvider(NativeProvider):
             offset = ptr - piece.origin
 
             def make(exporter: Exporter) -> bytes:
-                where = self._pool_id, pool_fd, pointer, offset, size
+                where = self._pool.id, pool_fd, pointer, offset, size
                 return PooledPayload(uuid, exporter, *where).pack()
 
             return self._exports.enter(ptr, size, [pool_fd], make, own=False)
@@ -236,8 +238,15 @@ class CudaAsyncProvider(NativeProvider):
         """Close what `ipc_open` returned, after a wait for the device: cuMemFreeAsync."""
         self._check_ipc()
         self.synchronize()
-        self._imports.close(ptr, size, self._stream)
+        self._imports.close(ptr, size, self.stream)
         self._close_if_unused()
+
+    def _rest(self) -> None:
+        with self._pieces.none_there() as none:
+            if none:
+                self._later.settle()
+                self._own_stream.rest()
+                self._pool.rest()
 
     def _find_pool(self, pool: Any) -> DriverPool:
         if pool is None:
@@ -247,7 +256,7 @@ class CudaAsyncProvider(NativeProvider):
         return DriverPool(self._driver, _handle_of(pool), owned=False)
 
     def _take(self, size: int, *, stream: int | None = None, **how: Any) -> int:
-        on = self._stream if stream is None else stream
+        on = self.stream if stream is None else stream
         base = int(self._driver.call("cuMemAllocFromPoolAsync", size, self._pool.handle, on))
         if stream is None:
             try:
@@ -258,10 +267,10 @@ class CudaAsyncProvider(NativeProvider):
         return base
 
     def _abandon(self, base: int) -> None:
-        self._later.attempt(partial(self._driver.call, "cuMemFreeAsync", base, self._stream))
+        self._later.attempt(partial(self._driver.call, "cuMemFreeAsync", base, self.stream))
 
     def _give(self, base: int, stream: int | None) -> None:
-        on = self._stream if stream is None else stream
+        on = self.stream if stream is None else stream
         self._driver.call("cuMemFreeAsync", base, on)
 
     def _check_ipc(self) -> None:
@@ -283,18 +292,6 @@ def _handle_of(pool: Any) -> int:
     return handle
 
 
-class _Once:
-    """A call that gives something back; made again only if the driver refused."""
-
-    def __init__(self, driver: CudaDriver, name: str, *args: int) -> None:
-        self._driver = driver
-        self._lock = threading.Lock()
-        self._name = name
-        self._args = args
-        self._done = False
-
-    def __call__(self) -> None:
-        with self._lock:
-            if not self._done:
-                self._driver.call(self._name, *self._args)
-                self._done = True
+def _make_stream(driver: CudaDriver, context: PrimaryContext) -> int:
+    with context:
+        return int(driver.call("cuStreamCreate", _NON_BLOCKING))

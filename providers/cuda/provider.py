@@ -68,7 +68,9 @@ class CudaProvider(NativeProvider):
         self._abandoned: list[int] = []
         self._closing.holdings.append(self._imports)
         give = partial(self._driver.call, kind.give)
-        self._closing.before(partial(_give_back, give, self._context, self._abandoned))
+        self._settle = partial(_give_back, give, self._context, self._abandoned)
+        self._closing.before(self._settle)
+        self._enter()
 
     def alloc(self, size: int, alignment: int = 0) -> int:
         """Return the address of `size` bytes: cuMemAlloc, cuMemHostAlloc or cuMemAllocManaged.
@@ -172,6 +174,9 @@ class CudaProvider(NativeProvider):
                 self._driver.call(self._kind.give, base)
         except DriverError:
             self._abandoned.append(base)
+
+    def _rest(self) -> None:
+        self._settle()
 
     def _check_ipc(self) -> None:
         if Capability.IPC not in self.capabilities:

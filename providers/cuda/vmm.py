@@ -104,6 +104,7 @@ class CudaVmmProvider(SharedChunks):
         )
         self._closing.holdings.append(self._exchange.imports)
         self._closing.before(self._backing.close)
+        self._enter()
 
     def _prepare(self) -> None:
         where = self._driver, self._handle

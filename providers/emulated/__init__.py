@@ -98,7 +98,8 @@ def emulate(
     capability
         Compute capability that CUDA devices claim.
     report
-        Say on standard error, when the process ends, what leaked and what was called.
+        Say on standard error, when the process ends, what leaked and what was called.  What pools
+        and providers of umfpy merely keep for reuse goes back first.
     force
         Also on a machine with a real GPU, which this process then does not see.
     children

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import ClassVar, NamedTuple
 
+from umfpy import leaving
 from umfpy.arguments import check_device, check_kind, check_number
 from umfpy.errors import CapacityExceeded, InvalidArgument
 from umfpy.units import parse_size
@@ -127,6 +128,7 @@ class EmulatedDriver:
         if answer:
             raise InvalidArgument(f"the emulated {self.title} driver cannot read {settings!r}")
         self._settings = settings
+        leaving.expect_report(self.title, "report=1" in settings.split(";"))
 
     @property
     def devices(self) -> int:
@@ -228,7 +230,10 @@ class EmulatedDriver:
         return found
 
     def leaks(self) -> dict[str, list[LiveObject]]:
-        """Return what has not been given back, by kind; empty, and so false, when clean."""
+        """Return what has not been given back, by kind; empty, and so false, when clean.
+
+        Among it is what pools and providers of umfpy keep for reuse, until they are closed.
+        """
         return {
             kind: items
             for kind, items in self.live().items()

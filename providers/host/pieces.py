@@ -56,6 +56,12 @@ class Pieces:
             with self._lock:
                 self._in_flight -= 1
 
+    @contextmanager
+    def none_there(self) -> Iterator[bool]:
+        """Yield whether there is no piece; while the body runs none comes."""
+        with self._lock:
+            yield not (len(self._by_ptr) or self._in_flight)
+
     def add(self, ptr: int, piece: Piece) -> None:
         """Enter a piece that starts at `ptr`."""
         with self._lock:

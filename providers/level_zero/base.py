@@ -44,8 +44,8 @@ class LevelZeroBase(DeviceProvider):
         self._pieces = Pieces()
         self._closed = False
         self._context = Context(self._driver, self._device.driver, context)
-        self._lists = CommandLists(self._driver, self._context.handle, self._device)
-        self._work = StreamWork(self._driver, self._context.handle)
+        self._lists = CommandLists(self._driver, self._context, self._device)
+        self._work = StreamWork(self._driver, self._context)
         self._contents = Contents(self._driver, self._lists, self._work)
         self._later = Later()
         #: What has to be empty before the context may go.
@@ -141,6 +141,15 @@ class LevelZeroBase(DeviceProvider):
         if self._closed:
             with contextlib.suppress(DriverError, OutOfMemoryError):
                 self._release_if_unused()
+
+    def _rest(self) -> None:
+        self._later.settle()
+        self._work.close()
+        self._lists.close()
+        with self._pieces.none_there() as none:
+            others = [holding for holding in self._holdings if holding is not self._pieces]
+            if none and not any(map(len, others)):
+                self._context.rest()
 
     def _check_open(self) -> None:
         if self._closed:

@@ -41,8 +41,27 @@ class Context:
             )
         self._driver = driver
         self._owner = owner
-        self._held = number is None
-        self.handle = self._acquire() if number is None else number
+        self._shares = number is None
+        self._held = False
+        self._closed = False
+        self._handle = 0 if number is None else number
+        _ = self.handle
+
+    @property
+    def handle(self) -> int:
+        """The ``ze_context_handle_t``; another one maybe after `rest`, the last after `release`."""
+        if self._shares and not self._held and not self._closed:
+            return self._acquire()
+        return self._handle
+
+    def rest(self) -> None:
+        """Let it go until it is needed again; as `release`.  Nothing of it may be in use."""
+        with _lock:
+            if _at_it:
+                _waiting.append(self)
+                return
+            with _at_the_table():
+                self._let_go()
 
     def release(self) -> None:
         """Let it go, once; the last to hold umfpy's own destroys it: zeContextDestroy.
@@ -52,12 +71,8 @@ class Context:
         DriverError
             The driver refused; a later call tries again.
         """
-        with _lock:
-            if _at_it:
-                _waiting.append(self)
-                return
-            with _at_the_table():
-                self._let_go()
+        self._closed = True
+        self.rest()
 
     def _let_go(self) -> None:
         if not self._held:
@@ -72,11 +87,15 @@ class Context:
 
     def _acquire(self) -> int:
         with _lock, _at_the_table():
+            if self._held:  # another thread was faster
+                return self._handle
             handle, holders = _shared.get(self._owner, (0, 0))
             if not holders:
                 description = ze_context_desc_t()
                 handle = self._driver.make("zeContextCreate", self._owner, description)
             _shared[self._owner] = handle, holders + 1
+            self._handle = handle
+            self._held = True
             return handle
 
 

@@ -7,6 +7,7 @@ import threading
 from collections import Counter
 
 from umfpy.errors import InvalidArgument
+from umfpy.providers.level_zero.context import Context
 from umfpy.providers.level_zero.driver import LevelZeroDriver
 from umfpy.providers.level_zero.ipc import LevelZeroPayload
 from umfpy.providers.level_zero.structs import ze_ipc_mem_handle_t
@@ -15,7 +16,7 @@ from umfpy.providers.level_zero.structs import ze_ipc_mem_handle_t
 class LevelZeroExports:
     """The exports of one provider."""
 
-    def __init__(self, driver: LevelZeroDriver, context: int, uuid: str) -> None:
+    def __init__(self, driver: LevelZeroDriver, context: Context, uuid: str) -> None:
         self._driver = driver
         self._context = context
         self._uuid = uuid
@@ -25,7 +26,7 @@ class LevelZeroExports:
     def export(self, base: int, offset: int, size: int) -> bytes:
         """Return the payload for a part of the native allocation at `base`: zeMemGetIpcHandle."""
         handle = ze_ipc_mem_handle_t()
-        self._driver.call("zeMemGetIpcHandle", self._context, base, ctypes.byref(handle))
+        self._driver.call("zeMemGetIpcHandle", self._context.handle, base, ctypes.byref(handle))
         made = LevelZeroPayload.of_this_process(self._uuid, bytes(handle), offset, size).pack()
         with self._lock:
             self._live[made] += 1
@@ -60,7 +61,7 @@ class LevelZeroExports:
     def _put(self, payload: LevelZeroPayload) -> None:
         if self._driver.has("zeMemPutIpcHandle"):
             handle = ze_ipc_mem_handle_t.from_buffer_copy(payload.handle)
-            self._driver.call("zeMemPutIpcHandle", self._context, handle)
+            self._driver.call("zeMemPutIpcHandle", self._context.handle, handle)
 
     def _take(self, payload: bytes) -> None:
         if not self._live[payload]:

@@ -12,6 +12,7 @@ from umfpy.errors import DriverError, InvalidArgument, IpcError
 from umfpy.providers.host.foreign import duplicate, fetch_descriptor
 from umfpy.providers.host.later import Later
 from umfpy.providers.host.system import System
+from umfpy.providers.level_zero.context import Context
 from umfpy.providers.level_zero.devices import Device
 from umfpy.providers.level_zero.driver import LevelZeroDriver
 from umfpy.providers.level_zero.ipc import LevelZeroPayload
@@ -25,7 +26,9 @@ class LevelZeroImports:
     Each open is a mapping of its own, at an address of its own (Core API, zeMemOpenIpcHandle).
     """
 
-    def __init__(self, driver: LevelZeroDriver, context: int, device: Device, later: Later) -> None:
+    def __init__(
+        self, driver: LevelZeroDriver, context: Context, device: Device, later: Later
+    ) -> None:
         self._driver = driver
         self._later = later
         self._context = context
@@ -51,7 +54,7 @@ class LevelZeroImports:
             handle = ze_ipc_mem_handle_t.from_buffer_copy(data)
             name = "zeMemOpenIpcHandle"
             try:
-                base = self._driver.make(name, self._context, self._device.handle, handle, 0)
+                base = self._driver.make(name, self._context.handle, self._device.handle, handle, 0)
             except DriverError as error:
                 raise IpcError(
                     f"{error}; the allocation was freed, its process ended, or the two processes "
@@ -60,7 +63,7 @@ class LevelZeroImports:
         try:
             self._check_size(base, payload)
         except BaseException:
-            close = partial(self._driver.call, "zeMemCloseIpcHandle", self._context, base)
+            close = partial(self._driver.call, "zeMemCloseIpcHandle", self._context.handle, base)
             self._later.attempt(close)
             raise
         key = base + payload.offset, payload.size
@@ -82,7 +85,7 @@ class LevelZeroImports:
         if base is None:
             raise InvalidArgument(f"no imported memory of {size} bytes at {ptr:#x}")
         try:
-            self._driver.call("zeMemCloseIpcHandle", self._context, base)
+            self._driver.call("zeMemCloseIpcHandle", self._context.handle, base)
         except BaseException:
             with self._lock:
                 self._bases[key] = base
@@ -109,7 +112,7 @@ class LevelZeroImports:
     def _check_size(self, base: int, payload: LevelZeroPayload) -> None:
         """Raise IpcError if the mapping is smaller than what is meant: zeMemGetAddressRange."""
         try:
-            start, size = address_range(self._driver, self._context, base)
+            start, size = address_range(self._driver, self._context.handle, base)
         except DriverError:
             # A driver that does not answer for imported memory leaves nothing to compare with.
             return

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from umfpy.arguments import check_choice
 from umfpy.provider import Capability
 from umfpy.providers.level_zero.constants import Flag
+from umfpy.providers.level_zero.context import Context
 from umfpy.providers.level_zero.devices import Device
 from umfpy.providers.level_zero.driver import LevelZeroDriver
 from umfpy.providers.level_zero.structs import (
@@ -37,7 +38,7 @@ class Source:
     """Where allocations come from: a context, a device, a type, and of the device which memory."""
 
     driver: LevelZeroDriver
-    context: int
+    context: Context
     device: Device
     memory_type: str
     ordinal: int
@@ -52,15 +53,13 @@ class Source:
         on_host = ze_host_mem_alloc_desc_t()
         if relaxed:
             _relax(on_host if self.memory_type == "host" else on_device)
-        request = size, alignment
+        context, request = self.context.handle, (size, alignment)
         if self.memory_type == "host":
-            return self.driver.make("zeMemAllocHost", self.context, on_host, *request)
+            return self.driver.make("zeMemAllocHost", context, on_host, *request)
         where = self.device.handle
         if self.memory_type == "device":
-            return self.driver.make("zeMemAllocDevice", self.context, on_device, *request, where)
-        return self.driver.make(
-            "zeMemAllocShared", self.context, on_device, on_host, *request, where
-        )
+            return self.driver.make("zeMemAllocDevice", context, on_device, *request, where)
+        return self.driver.make("zeMemAllocShared", context, on_device, on_host, *request, where)
 
 
 def _relax(description: Described) -> None:

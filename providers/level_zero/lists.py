@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from umfpy.providers.level_zero.constants import QueueMode
+from umfpy.providers.level_zero.context import Context
 from umfpy.providers.level_zero.devices import Device, queue_group
 from umfpy.providers.level_zero.driver import LevelZeroDriver
 from umfpy.providers.level_zero.structs import ze_command_queue_desc_t
@@ -19,7 +20,7 @@ class CommandLists:
     each call takes one for itself, and as many threads work at once as like.
     """
 
-    def __init__(self, driver: LevelZeroDriver, context: int, device: Device) -> None:
+    def __init__(self, driver: LevelZeroDriver, context: Context, device: Device) -> None:
         self._driver = driver
         self._context = context
         self._device = device
@@ -68,5 +69,5 @@ class CommandLists:
             ordinal=self._ordinal, mode=QueueMode.ZE_COMMAND_QUEUE_MODE_SYNCHRONOUS
         )
         return self._driver.make(
-            "zeCommandListCreateImmediate", self._context, self._device.handle, description
+            "zeCommandListCreateImmediate", self._context.handle, self._device.handle, description
         )

@@ -94,19 +94,20 @@ class LevelZeroProvider(LevelZeroBase):
         self._page: int | None = None
         try:
             self._check_ordinal(ordinal)
-            handle = self._context.handle
+            held = self._context
             self._free_policy = FreePolicy(self._driver, self._device, free_policy)
-            self._source = Source(self._driver, handle, self._device, memory_type, ordinal)
-            self._exports = LevelZeroExports(self._driver, handle, self._device.uuid)
-            self._imports = LevelZeroImports(self._driver, handle, self._device, self._later)
+            self._source = Source(self._driver, held, self._device, memory_type, ordinal)
+            self._exports = LevelZeroExports(self._driver, held, self._device.uuid)
+            self._imports = LevelZeroImports(self._driver, held, self._device, self._later)
             self._holdings.append(self._imports)
-            self._residency = Residency(self._driver, handle, self._device, at_home=on_device)
+            self._residency = Residency(self._driver, held, self._device, at_home=on_device)
             for each in others:
                 self.add_resident_device(each)
         except BaseException:
             with contextlib.suppress(UmfpyError):
                 self._release()
             raise
+        self._enter()
 
     @property
     def resident_devices(self) -> tuple[int, ...]:

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from umfpy.errors import InvalidArgument, UmfpyError
+from umfpy.providers.level_zero.context import Context
 from umfpy.providers.level_zero.devices import Device
 from umfpy.providers.level_zero.driver import LevelZeroDriver
 
@@ -25,7 +26,7 @@ class Residency:
     """
 
     def __init__(
-        self, driver: LevelZeroDriver, context: int, home: Device, *, at_home: bool
+        self, driver: LevelZeroDriver, context: Context, home: Device, *, at_home: bool
     ) -> None:
         self._driver = driver
         self._context = context
@@ -142,10 +143,10 @@ class Residency:
             raise InvalidArgument(f"{device} is a resident device already")
 
     def _make_resident(self, device: Device, at: Range) -> None:
-        self._driver.call("zeContextMakeMemoryResident", self._context, device.handle, *at)
+        self._driver.call("zeContextMakeMemoryResident", self._context.handle, device.handle, *at)
 
     def _evict(self, device: Device, at: Range) -> None:
-        self._driver.call("zeContextEvictMemory", self._context, device.handle, *at)
+        self._driver.call("zeContextEvictMemory", self._context.handle, device.handle, *at)
 
     def _all_or_nothing(
         self,

@@ -12,6 +12,7 @@ from collections.abc import Callable
 
 from umfpy.errors import InvalidArgument
 from umfpy.providers.level_zero.constants import Flag
+from umfpy.providers.level_zero.context import Context
 from umfpy.providers.level_zero.driver import LevelZeroDriver
 from umfpy.providers.level_zero.structs import ze_event_desc_t, ze_event_pool_desc_t
 
@@ -28,7 +29,7 @@ Append = Callable[[int, int], None]
 class StreamWork:
     """What one provider has queued on the caller's lists."""
 
-    def __init__(self, driver: LevelZeroDriver, context: int) -> None:
+    def __init__(self, driver: LevelZeroDriver, context: Context) -> None:
         self._driver = driver
         self._context = context
         self._lock = threading.Lock()
@@ -134,7 +135,7 @@ class StreamWork:
         """Return a new event that the host can wait for: zeEventPoolCreate, zeEventCreate."""
         if not self._empty_pools:
             visible = ze_event_pool_desc_t(flags=Flag.ZE_EVENT_POOL_FLAG_HOST_VISIBLE, count=1)
-            pool = self._driver.make("zeEventPoolCreate", self._context, visible, 0, None)
+            pool = self._driver.make("zeEventPoolCreate", self._context.handle, visible, 0, None)
             self._empty_pools.append(pool)
         host = Flag.ZE_EVENT_SCOPE_FLAG_HOST
         description = ze_event_desc_t(index=0, signal=host, wait=host)

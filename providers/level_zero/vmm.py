@@ -69,7 +69,7 @@ class LevelZeroVmmProvider(VmmProvider, LevelZeroBase):
             total = self._total_memory()
             units = self._units(chunk_size, total)
             self._backing = Backing(
-                LevelZeroVmmDriver(self._driver, self._context.handle, self._device),
+                LevelZeroVmmDriver(self._driver, self._context, self._device),
                 units,
                 self._later,
                 span=total * SPANS if reserve is None else parse_size(reserve),
@@ -81,6 +81,7 @@ class LevelZeroVmmProvider(VmmProvider, LevelZeroBase):
                 self._release()
             raise
         self._release.before(self._backing.close)
+        self._enter()
 
     def properties(self, ptr: int) -> dict[str, Any]:
         """Return what is known of an address; {} for foreign ones.

@@ -12,6 +12,7 @@ from umfpy.providers.host.system import (
     System,
 )
 from umfpy.providers.level_zero.constants import Access, Result
+from umfpy.providers.level_zero.context import Context
 from umfpy.providers.level_zero.devices import Device
 from umfpy.providers.level_zero.driver import LevelZeroDriver
 from umfpy.providers.level_zero.pages import page_size
@@ -30,7 +31,7 @@ class LevelZeroVmmDriver:
 
     joins = False
 
-    def __init__(self, driver: LevelZeroDriver, context: int, device: Device) -> None:
+    def __init__(self, driver: LevelZeroDriver, context: Context, device: Device) -> None:
         self._driver = driver
         self._context = context
         self._device = device
@@ -41,9 +42,9 @@ class LevelZeroVmmDriver:
 
         zeVirtualMemReserve, always at a proposed address.
         """
-        page = page_size(self._driver, self._context, self._device, size)
+        page = page_size(self._driver, self._context.handle, self._device, size)
         length = round_up(size, page)
-        where = self._context, _vacant(self._system, length, page), length
+        where = self._context.handle, _vacant(self._system, length, page), length
         try:
             base = self._driver.make("zeVirtualMemReserve", *where)
         except DriverError as error:
@@ -62,32 +63,32 @@ class LevelZeroVmmDriver:
 
     def unreserve(self, base: int, size: int) -> None:
         """Give addresses back: zeVirtualMemFree."""
-        self._driver.call("zeVirtualMemFree", self._context, base, size)
+        self._driver.call("zeVirtualMemFree", self._context.handle, base, size)
 
     def create(self, size: int) -> int:
         """Return a handle: zePhysicalMemCreate."""
         description = ze_physical_mem_desc_t(size=size)
-        where = self._context, self._device.handle
+        where = self._context.handle, self._device.handle
         return self._driver.make("zePhysicalMemCreate", *where, description)
 
     def release(self, handle: int) -> None:
         """Give a handle back: zePhysicalMemDestroy."""
-        self._driver.call("zePhysicalMemDestroy", self._context, handle)
+        self._driver.call("zePhysicalMemDestroy", self._context.handle, handle)
 
     def map(self, ptr: int, size: int, handle: int, *, accessible: bool) -> bool:
         """Put memory behind addresses: zeVirtualMemMap, which gives access as well."""
         access = _READ_WRITE if accessible else _NONE
-        self._driver.call("zeVirtualMemMap", self._context, ptr, size, handle, 0, access)
+        self._driver.call("zeVirtualMemMap", self._context.handle, ptr, size, handle, 0, access)
         return accessible
 
     def unmap(self, ptr: int, size: int) -> None:
         """Take memory away: zeVirtualMemUnmap."""
-        self._driver.call("zeVirtualMemUnmap", self._context, ptr, size)
+        self._driver.call("zeVirtualMemUnmap", self._context.handle, ptr, size)
 
     def set_access(self, ptr: int, size: int, *, accessible: bool) -> None:
         """Let the device at memory, or nobody: zeVirtualMemSetAccessAttribute."""
         access = _READ_WRITE if accessible else _NONE
-        place = self._context, ptr, size
+        place = self._context.handle, ptr, size
         self._driver.call("zeVirtualMemSetAccessAttribute", *place, access)
 
 

@@ -311,6 +311,10 @@ class VmmProvider(DeviceProvider):
             "device": self.device,
         }
 
+    def _rest(self) -> None:
+        self._backing.close()
+        super()._rest()
+
     def _take(
         self, size: int, alignment: int, take: Callable[[int, int], int], *, usable: bool
     ) -> int:

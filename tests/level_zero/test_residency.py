@@ -122,7 +122,7 @@ def test_devices_that_cannot_be_added_or_removed(provider, emu):
 
 def test_a_device_of_another_driver_is_refused():
     home = Device(0, 1, 10, "one", "00", MIB)
-    residency = Residency(None, 5, home, at_home=True)
+    residency = Residency(None, None, home, at_home=True)
     with pytest.raises(InvalidArgument, match="no context has both"):
         residency.add(Device(1, 2, 20, "two", "01", MIB))
 

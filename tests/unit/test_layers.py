@@ -11,7 +11,7 @@ import pytest
 ROOT = Path(__file__).parents[2]
 
 #: Each part of the package, and the parts that it may import from besides itself.
-BASE = {"arguments", "errors", "lazy", "units"}
+BASE = {"arguments", "errors", "lazy", "leaving", "units"}
 PROVIDER = BASE | {"provider"}
 CORE = PROVIDER | {"core"}
 POOLS = CORE | {"pools"}
@@ -19,6 +19,7 @@ ALL_BELOW = POOLS | {"coarse", "find", "ipc", "streams", "manager", "observe", "
 LAYERS = {
     "errors": set(),
     "lazy": set(),
+    "leaving": {"errors"},
     "units": {"errors"},
     "arguments": {"errors"},
     "provider": BASE,

@@ -43,7 +43,7 @@ def _of_every_driver(function: _Function, least_devices: int = 1) -> _Function:
                 "--report",
                 is_flag=True,
                 help="At its end, each process says on standard error what leaked and what was "
-                "called.",
+                "called.  What pools and providers of umfpy merely keep for reuse goes back first.",
             ),
             click.option(
                 "--force",

@@ -13,6 +13,7 @@ from collections import OrderedDict, deque
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from umfpy import leaving
 from umfpy.errors import IpcError, OutOfMemoryError, UmfpyError
 from umfpy.ipc.handle import IpcRoot
 from umfpy.provider import Provider
@@ -86,6 +87,8 @@ class RootCache:
                 if entry.address is None:
                     entry.address = self._open(opener)
                     self._opens += 1
+                    # By the root, which comes after its provider, and so goes before it.
+                    leaving.enter(entry, lambda _: self.clear())
         except BaseException:
             warn_unclosed(self.release(entry))
             raise

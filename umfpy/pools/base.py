@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from types import TracebackType
 from typing import Any, NoReturn, TypeVar
 
+from umfpy import leaving
 from umfpy.core.pool import BasePool, enter_pool
 from umfpy.errors import InvalidArgument, UmfpyError
 from umfpy.pools import captures
@@ -35,6 +36,7 @@ class _EnteredWhenMade(type):
         pool = super().__call__(*args, **kwargs)
         pool._made = True
         enter_pool(pool)
+        leaving.enter(pool, lambda pool: pool.trim())
         return pool
 
 
