@@ -226,7 +226,7 @@ def test_the_page_that_takes_the_least_memory_wakes(make: Managers) -> None:
     held.clear()
     pages = sorted(page.size for page in pools_of(manager)[1].map.extents.values())
     manager.trim(rung="decommit")
-    new = pools_of(manager)[1]._page_size(PAGE)
+    new = pools_of(manager)[1].page_bytes(PAGE)
     with manager.reserve(PAGE):
         taken = manager.memory_usage().bytes_reserved
     assert taken == min((size for size in (*pages, new) if size >= PAGE), default=0)

@@ -48,6 +48,36 @@ def test_one_reclaim_and_one_retry_then_an_error() -> None:
     assert manager.reserve(6 * KIB).can_mut()
 
 
+def test_a_page_that_can_never_come_is_named_and_not_the_request() -> None:
+    provider = fake(capacity=MIB)
+    manager = MemoryManager(provider, [sliced(2 * MIB)], PROPERTIES)
+    words = r"each new page of it takes 2\.00 MiB \(2097152 bytes\).*lower page_size"
+    with pytest.raises(OutOfMemoryError, match=words) as caught:
+        manager.reserve(1000)
+    assert "release handles" not in str(caught.value)
+    assert caught.value.requested == 1000
+
+    manager.configure([sliced(512 * KIB)])
+    handles = [manager.reserve(1000)]
+    manager.limit_bytes = 256 * KIB
+    handles.clear()
+    manager.cleanup(explicit=True)
+    with pytest.raises(OutOfMemoryError, match=r"takes 512\.00 KiB .*lower page_size.*raise the l"):
+        manager.reserve(1000)
+    manager.limit_bytes = None
+    manager.reserve(1000).release()
+    manager.close()
+
+
+def test_a_page_that_may_come_later_asks_for_handles() -> None:
+    manager = MemoryManager(fake(capacity=MIB), [sliced(512 * KIB)], PROPERTIES)
+    held = [manager.reserve(512 * KIB) for _ in range(2)]
+    with pytest.raises(OutOfMemoryError, match="release handles"):
+        manager.reserve(1000)
+    held.clear()
+    manager.close()
+
+
 def test_other_pools_of_the_device_are_asked() -> None:
     provider = fake(capacity=MIB, device=7)
     pool = Pool(provider)

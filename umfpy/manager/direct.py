@@ -33,8 +33,8 @@ class DirectPool(WholePagePool):
         return ((0, self.max_alloc_size),)
 
     def _page_range(self, size: int) -> tuple[int, int]:
-        least = self._page_size(size)
+        least = self.page_bytes(size)
         return least, least + (least - 1) // 4
 
-    def _page_size(self, size: int) -> int:
+    def page_bytes(self, size: int) -> int:
         return self._properties.align_up(size) or self.unit

@@ -46,7 +46,7 @@ class ExclusivePool(WholePagePool):
         least = self._padded(size)
         return least, max(self._most, least)
 
-    def _page_size(self, size: int) -> int:
+    def page_bytes(self, size: int) -> int:
         average = self._padded(int(self._average or 0))
         # A page may not be too large for the slice by more than the map can note.
         bound = self._properties.align_down(size + LARGEST_SLACK)

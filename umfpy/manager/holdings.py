@@ -218,7 +218,7 @@ class Holdings:
             words.append(repr(self._budget))
         if self.frozen:
             words.append("a capture is open, during which no idle page is given back")
-        words.append("release handles, or raise the limit")
+        words.append(self._remedy(size, pool.page_bytes(size)))
         return OutOfMemoryError(
             "; ".join(words),
             requested=size,
@@ -227,4 +227,13 @@ class Holdings:
             limit=limit if self._budget is None else self._budget.limit_bytes,
             largest_free=pool.stats().largest_free_bytes,
             provider=self.provider.name,
+        )
+
+    def _remedy(self, size: int, page: int) -> str:
+        """Say what to do where `page` bytes for `size` could not be had."""
+        if page <= size or can_ever_hold(self.provider, self._most(), page):
+            return "release handles, or raise the limit"
+        return (
+            f"each new page of it takes {format_size(page)} ({page} bytes), more than device and "
+            "limits allow in all: lower page_size (of a preset max_page_size), or raise the limits"
         )

@@ -60,6 +60,10 @@ class PagedPool(AgingPool):
         """Return by how many bytes live slices were rounded up to the alignment."""
 
     @abstractmethod
+    def page_bytes(self, size: int) -> int:
+        """Return the bytes of a new page for a request of `size` bytes."""
+
+    @abstractmethod
     def _choose_asleep(self, size: int, alignment: int) -> Choice | None:
         """Return what has to wake so that a request can be served; None if nothing would do."""
 

@@ -48,7 +48,7 @@ class PersistentPool(WholePagePool):
         if self._sizes_at != self._provider_frees:
             self._sizes_at = self._provider_frees
             self._sizes = {extent.size for extent in list(self.map.extents.values())}
-        return self._page_size(size) in self._sizes
+        return self.page_bytes(size) in self._sizes
 
     def pages_by_size(self) -> dict[int, PageCounts]:
         """Return {page size in bytes: counts}, ascending; O(pages)."""
@@ -57,9 +57,9 @@ class PersistentPool(WholePagePool):
         return {size: PageCounts(ready[size], asleep[size], total[size]) for size in sorted(total)}
 
     def _page_range(self, size: int) -> tuple[int, int]:
-        return (self._page_size(size),) * 2
+        return (self.page_bytes(size),) * 2
 
-    def _page_size(self, size: int) -> int:
+    def page_bytes(self, size: int) -> int:
         return self._properties.align_up(size) or self.unit
 
     def _note_page(self, extent: Extent) -> None:

@@ -62,6 +62,9 @@ class SlicedPool(PagedPool):
         now = self.map.counters()
         return int(now["used"] - now["requested"])
 
+    def page_bytes(self, size: int) -> int:
+        return self.page_size
+
     def _choose_asleep(self, size: int, alignment: int) -> Choice | None:
         wanted, unit = round_up(size, self.map.granule), self._waking_unit
         choice = choose_part(self._sleepers, wanted, alignment, unit)

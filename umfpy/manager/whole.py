@@ -21,10 +21,6 @@ class WholePagePool(GrantingPool):
     def _page_range(self, size: int) -> tuple[int, int]:
         """Return the least and the most bytes of a page for `size` bytes."""
 
-    @abstractmethod
-    def _page_size(self, size: int) -> int:
-        """Return the bytes of a new page for `size` bytes."""
-
     def padding_bytes(self) -> int:
         return page_padding(self.map, self.unit)
 
@@ -35,7 +31,7 @@ class WholePagePool(GrantingPool):
     def _choose_asleep(self, size: int, alignment: int) -> Choice | None:
         least, most = self._page_range(size)
         most = min(most, size + LARGEST_SLACK)
-        new = self._page_size(size)
+        new = self.page_bytes(size)
         # What takes much more memory than a new page would stays asleep.
         for state, largest in ((HIDDEN, most), (UNBACKED, min(most, new + (new - 1) // 4))):
             for page in self._sleepers.ranges(state, least, largest):
@@ -44,5 +40,5 @@ class WholePagePool(GrantingPool):
         return None
 
     def _grow(self, size: int, alignment: int, stream: int, index: bool) -> int | None:
-        page = self._page_size(size)
+        page = self.page_bytes(size)
         return self._fetch(page, alignment, partial(self._enter_used, page, size, stream, index))
