@@ -41,6 +41,7 @@ def calls(monkeypatch: pytest.MonkeyPatch) -> NotedCalls:
 @pytest.fixture
 def manager() -> Iterator[MemoryManager]:
     provider = FakeProvider(capabilities=Capability.STREAMS)
+    provider.driver = "cuda"
     made = MemoryManager(provider, [exclusive("1MiB")], PROPERTIES)
     yield made
     assert not made.capturing

@@ -15,6 +15,8 @@ from umfpy import (
     CudaAsyncProvider,
     CudaProvider,
     CudaVmmProvider,
+    HostProvider,
+    InvalidArgument,
     MemoryManager,
     Pool,
     Provider,
@@ -88,6 +90,31 @@ def test_a_view_for_the_host_does_not_wait_during_a_capture(gpu: Device) -> None
     graph.close()
     manager.close()
     pinned.free()
+
+
+@pytest.mark.parametrize("kind", ["device", "pinned", "managed", "virtual", "pooled"])
+def test_the_captures_memory_may_be_of_any_kind_of_cuda(gpu: Device, kind: str) -> None:
+    provider, pool = PROVIDERS[kind](), Pool(gpu.provider)
+    pool.allocate(SIZE, stream=gpu.streams[1]).free()
+    with MemoryManager(provider, "exclusive_pages") as manager:
+        with manager.capture(gpu.streams[0]) as graph:
+            with manager.reserve(SIZE, stream=gpu.streams[0]) as handle:
+                gpu.set(manager.storage(handle).ptr, 7, gpu.streams[0])
+            with pytest.raises(CaptureWouldBreak):
+                pool.synchronize()
+            assert pool.trim() == 0
+        graph.launch(gpu.streams[0])
+        graph.close()
+    pool.close()
+    provider.close()
+
+
+def test_a_manager_of_other_memory_captures_no_stream_of_cuda(gpu: Device) -> None:
+    with (
+        MemoryManager(HostProvider(), name="staging") as manager,
+        pytest.raises(InvalidArgument, match=r"'staging' has memory of 'host'.*memory_type"),
+    ):
+        manager.capture(gpu.streams[0])
 
 
 def test_a_manager_over_a_pool_says_that_it_cannot_grow(gpu: Device) -> None:

@@ -11,7 +11,7 @@ from umfpy.manager.captured_graph import CapturedGraph
 from umfpy.manager.choices import read_choice
 from umfpy.manager.cuda_calls import CudaCalls
 from umfpy.manager.errors import has_capture
-from umfpy.pools.captures import CaptureMode
+from umfpy.pools.captures import CaptureMode, driver_of
 
 if TYPE_CHECKING:
     from umfpy.core.pool import Stream
@@ -32,7 +32,7 @@ class GraphCapture:
     Parameters
     ----------
     manager
-        Whose memory the graph works on.
+        Whose memory the graph works on: of CUDA.
     stream
         A stream of CUDA that can be captured: not the default stream.
     mode
@@ -52,6 +52,13 @@ class GraphCapture:
             raise InvalidArgument(
                 "CUDA cannot capture the default stream; make one with cuStreamCreate, or "
                 "cupy.cuda.Stream(non_blocking=True)"
+            )
+        driver = driver_of(manager.provider)
+        if driver != "cuda":
+            raise InvalidArgument(
+                f"{manager.name!r} has memory of {driver!r}, and a stream of CUDA is captured by a "
+                "manager over a CUDA provider; CudaProvider(memory_type='host') has memory of the "
+                "host"
             )
         self._mode = read_choice(CaptureMode, mode, "the mode of a capture")
         self._manager = manager

@@ -51,13 +51,14 @@ class Window:
         """Return whether a call breaks it."""
         if not self._sees(call.provider):
             return False
-        near = call.provider.device < 0 or call.provider.device == self.provider.device
+        devices = {call.provider.device, self.provider.device}
+        near = len(devices) == 1 or min(devices) < 0  # memory of the host is near to all of them
         return self._binds(call.thread) or (call.waits and near)
 
     def _sees(self, provider: Provider) -> bool:
         # Where no streams are nobody captures: in host memory a window only pins.
         streams = provider.capabilities & self.provider.capabilities & Capability.STREAMS
-        return bool(streams) and _driver_of(provider) == _driver_of(self.provider)
+        return bool(streams) and driver_of(provider) == driver_of(self.provider)
 
     def _binds(self, thread: int) -> bool:
         if self.mode is CaptureMode.THREAD_LOCAL:
@@ -68,7 +69,8 @@ class Window:
         return f"a capture is open ({self.mode.value}, of {self.manager!r})"
 
 
-def _driver_of(provider: Provider) -> str:
+def driver_of(provider: Provider) -> str:
+    """Return the name of the driver that a provider's memory comes from."""
     return provider.driver or provider.name
 
 
