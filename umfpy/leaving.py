@@ -79,7 +79,7 @@ def give_all_back() -> None:
 
 
 def _at_exit() -> None:
-    if is_told(os.environ):
+    if _holders and is_told(os.environ):
         give_all_back()
 
 
