@@ -7,6 +7,7 @@ import warnings
 from collections.abc import Sequence
 
 from umfpy import leaving
+from umfpy.arguments import check_choice, check_number
 from umfpy.core.extents import Extent, ExtentMap, innermost
 from umfpy.core.pool import next_serial
 from umfpy.errors import InvalidArgument, OutOfMemoryError, UmfpyError
@@ -53,10 +54,7 @@ class CoarseProvider(Layered):
         strategy: str = "fastest_but_one",
         reserve: int | str = 0,
     ) -> None:
-        if strategy not in _SCAN:
-            raise InvalidArgument(
-                f"strategy must be one of {', '.join(map(repr, _SCAN))}, not {strategy!r}"
-            )
+        check_choice(strategy, _SCAN, "strategy")
         super().__init__(as_provider(upstream))
         self.capabilities |= self.upstream.capabilities & Capability.IPC
         self.map = ExtentMap(self.granule, self, scan=_SCAN[strategy])
@@ -73,7 +71,7 @@ class CoarseProvider(Layered):
         Upstream is asked for `size` in whole units of its granularity; its errors pass through.
         """
         self._refuse_if_closed()
-        ptr = self.map.allocate(size, alignment) if size < 1 << 63 else None
+        ptr = self.map.allocate(size, alignment)
         if ptr is not None:
             return ptr
         with self._growing:
@@ -89,7 +87,7 @@ class CoarseProvider(Layered):
         """
         if self.map.foreign:
             self._refuse_if_closed()
-        if ptr:
+        if ptr is not None and ptr != 0:
             self.map.free(ptr, size)
 
     def split(self, ptr: int, size: int, first_size: int) -> None:
@@ -103,20 +101,22 @@ class CoarseProvider(Layered):
 
     def add(self, ptr: int, size: int) -> None:
         """Take over memory that upstream gave to the caller; `close` gives it to upstream."""
+        ptr, size = check_number(ptr, "ptr", least=1), check_number(size, "size", least=1)
         self.map.add(ptr, size, self.upstream)
 
-    def trim(self, keep_bytes: int = 0) -> int:
+    def trim(self, keep_bytes: int | str = 0) -> int:
         """Give the upstream allocations that are wholly free back; return their bytes.
 
-        While at least `keep_bytes` stay held.
+        While at least `keep_bytes`, in bytes or as text, stay held.
         """
+        keep = parse_size(keep_bytes)
         if self.map.foreign:
             return 0
         with self._growing:
             return sum(
                 extent.size
                 for extent in self.map.free_extents()
-                if self._may_go(extent, keep_bytes) and give_back(extent)
+                if self._may_go(extent, keep) and give_back(extent)
             )
 
     def close(self) -> None:

@@ -12,6 +12,7 @@ from types import TracebackType
 from typing import Any, NoReturn, TypeVar
 
 from umfpy import leaving
+from umfpy.arguments import check_flag, check_kind
 from umfpy.core.pool import BasePool, enter_pool
 from umfpy.errors import InvalidArgument, UmfpyError
 from umfpy.pools import captures
@@ -58,6 +59,9 @@ class ProviderPool(BasePool, metaclass=_EnteredWhenMade):
         low_from: int = 0,
         idle: Idle | None = None,
     ) -> None:
+        if name is not None:
+            check_kind(name, str, "name", "text")
+        check_flag(zero, "zero")
         super().__init__(
             as_provider(provider), name=name, zero=zero, direct=direct, low_from=low_from
         )

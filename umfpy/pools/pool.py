@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 
+from umfpy.arguments import check_flag
 from umfpy.core.extents import SAFE
 from umfpy.errors import InvalidArgument, OutOfMemoryError
 from umfpy.pools import captures
@@ -227,6 +228,8 @@ def _choose_growth(
     provider: Provider, growth: Growth | VirtualGrowth | None, virtual: bool | None
 ) -> Growth | VirtualGrowth:
     """Return how a pool over `provider` grows: apart from its addresses, or with them."""
+    if virtual is not None:
+        check_flag(virtual, "virtual")
     able = _APART in provider.capabilities
     if virtual is None and growth is not None:
         virtual = able and isinstance(growth, VirtualGrowth)

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, NoReturn, SupportsIndex, TypeVar
 
+from umfpy.arguments import check_kind, check_number
 from umfpy.core.extents import innermost
 from umfpy.core.pages import stream_number
 from umfpy.errors import InvalidArgument, OutOfMemoryError
@@ -16,6 +17,7 @@ from umfpy.pools.slab_bucket import SlabBucket
 from umfpy.pools.slab_callers import CallersPool
 from umfpy.pools.slab_holdings import SlabHoldings
 from umfpy.pools.slab_large import LargePool
+from umfpy.pools.slab_limit import SharedLimit
 from umfpy.pools.slab_requests import checked_address, checked_alignment, checked_size
 from umfpy.pools.slab_shortage import reclaimers, shortage
 from umfpy.pools.slab_sizes import SlabSizes, natural_alignment
@@ -26,7 +28,6 @@ if TYPE_CHECKING:
     from umfpy.core.cinterface import CInterface
     from umfpy.core.extents import ExtentMap
     from umfpy.core.pool import Allocation, Stream
-    from umfpy.pools.slab_limit import SharedLimit
     from umfpy.pools.stats import PoolStats
     from umfpy.provider import Provider
 
@@ -92,8 +93,9 @@ class SlabPool(ProviderPool):
         limit_bytes: int | str | None = None,
         zero: bool = False,
     ) -> None:
-        if isinstance(capacity, bool) or not isinstance(capacity, int) or capacity < 0:
-            raise InvalidArgument(f"capacity must be a number of slabs from 0 on, not {capacity!r}")
+        capacity = check_number(capacity, "capacity")
+        if shared_limit is not None:
+            check_kind(shared_limit, SharedLimit, "shared_limit", "a umfpy.SharedLimit")
         super().__init__(provider, name=name, zero=zero, limit_bytes=limit_bytes, direct=True)
         granule = self.provider.granule
         sizes = SlabSizes.of(

@@ -6,11 +6,17 @@ from typing import Any
 
 import pytest
 
+from tests.fakes.provider import FakeProvider
 from umfpy import (
+    CoarseProvider,
     Growth,
     Idle,
     InvalidArgument,
+    MemoryManager,
+    Pool,
+    ProxyPool,
     SharedLimit,
+    SlabPool,
     VirtualGrowth,
 )
 
@@ -85,3 +91,62 @@ def test_a_shared_limit_that_is_changed_is_a_size(wrong: Any) -> None:
         limit.limit_bytes = wrong
     limit.limit_bytes = "1MiB"
     assert limit.limit_bytes == 1 << 20
+
+
+@pytest.mark.parametrize("make", [Pool, ProxyPool, SlabPool])
+@pytest.mark.parametrize("wrong", NO_FLAGS)
+def test_zero_is_a_flag(make: Any, wrong: object) -> None:
+    refuses("zero must be True or False", wrong, make, FakeProvider(), zero=wrong)
+
+
+@pytest.mark.parametrize("make", [Pool, ProxyPool, SlabPool, MemoryManager])
+@pytest.mark.parametrize("wrong", [5, True, b"pool", ["pool"]])
+def test_a_name_is_text(make: Any, wrong: object) -> None:
+    refuses("name must be text", wrong, make, FakeProvider(), name=wrong)
+
+
+@pytest.mark.parametrize("wrong", ["no", 1, 0, []])
+def test_virtual_is_a_flag_or_left_out(wrong: object) -> None:
+    refuses("virtual must be True or False", wrong, Pool, FakeProvider(), virtual=wrong)
+
+
+@pytest.mark.parametrize("wrong", ["16MiB", 5, True, []])
+def test_pools_share_a_limit_that_is_one(wrong: object) -> None:
+    words = "shared_limit must be a umfpy.SharedLimit"
+    refuses(words, wrong, SlabPool, FakeProvider(), shared_limit=wrong)
+
+
+@pytest.mark.parametrize("wrong", ["4", None, 1.5, True, -1])
+def test_a_capacity_is_a_number(wrong: object) -> None:
+    refuses("capacity must be a whole number", wrong, SlabPool, FakeProvider(), capacity=wrong)
+
+
+@pytest.mark.parametrize("wrong", ["best", None, [], {}])
+def test_a_strategy_is_a_word(wrong: object) -> None:
+    words = "strategy must be one of 'fastest', 'fastest_but_one', 'check_all_size'"
+    refuses(words, wrong, CoarseProvider, FakeProvider(), strategy=wrong)
+
+
+@pytest.mark.parametrize("wrong", [None, "0", 1.5, [], -1])
+def test_what_coarse_memory_cannot_be(wrong: Any) -> None:
+    provider = FakeProvider()
+    coarse = CoarseProvider(provider)
+    refuses("size must be an integer", wrong, coarse.alloc, wrong)
+    refuses("ptr must be a whole number from 1 on", wrong, coarse.add, wrong, 4096)
+    refuses("size must be a whole number from 1 on", wrong, coarse.add, 1 << 20, wrong)
+    assert coarse.stats()["extents"] == 0
+    assert not provider.live
+
+
+@pytest.mark.parametrize("wrong", [None, "much", 1.5, True, -1])
+def test_what_coarse_memory_cannot_keep(wrong: Any) -> None:
+    coarse = CoarseProvider(FakeProvider(), reserve="1MiB")
+    with pytest.raises(InvalidArgument):
+        coarse.trim(wrong)
+    assert coarse.trim("1MiB") == 0
+    assert coarse.trim() == 1 << 20
+
+
+@pytest.mark.parametrize("wrong", [[], {}, "", "0", 1.5])
+def test_what_coarse_memory_cannot_take_back(wrong: Any) -> None:
+    refuses("ptr must be an integer", wrong, CoarseProvider(FakeProvider()).free, wrong)
