@@ -212,6 +212,22 @@ def test_the_report_has_no_undefined_numbers(make: Make) -> None:
     held.clear()
 
 
+def test_each_pool_has_peaks_of_its_own(make: Make) -> None:
+    manager = make(layout(sliced(1024), exclusive(64 * KIB)))
+    held = [manager.reserve(100) for _ in range(3)]
+    held.pop()
+    manager.reserve(5000).release()
+    peaks = [pool.usage.peak_number_allocs for pool in manager.pool_usage()]
+    assert peaks == [0, 3, 1]
+    manager.reset_peaks()
+    assert [pool.usage.peak_number_allocs for pool in manager.pool_usage()] == [0, 2, 0]
+    manager.mode("persistent")
+    held = [manager.reserve(100)]
+    manager.mode("auto")
+    assert manager.configure("sub_slices")
+    assert manager.pool_usage()[0].usage.peak_number_allocs == 1, "which stays"
+
+
 def test_peaks_are_of_all_pools_together(make: Make) -> None:
     manager = make(layout(sliced(1024), exclusive(8 * KIB)))
     manager.reserve(1000).release()

@@ -331,6 +331,7 @@ cdef class Totals:
 
     cdef list spaces  # keeps the maps
     cdef Map** maps
+    cdef uint64_t* tops  # [map] the most slices that it had
     cdef size_t count
     cdef uint64_t top_requested
     cdef uint64_t top_used
@@ -342,18 +343,26 @@ cdef class Totals:
 
     def __dealloc__(self):
         free(self.maps)
+        free(self.tops)
 
     def follow(self, spaces):
         """Sum over these maps from now on."""
         cdef list chosen = list(spaces)
+        cdef list before = [self.peak_live_of(space) for space in chosen]
         cdef Map** maps = <Map**>realloc(self.maps, (len(chosen) + 1) * sizeof(Map*))
+        cdef uint64_t* tops
         cdef Py_ssize_t i
         if maps == NULL:
             raise MemoryError("no host memory for totals")
         self.maps = maps
         self.count = 0
+        tops = <uint64_t*>realloc(self.tops, (len(chosen) + 1) * sizeof(uint64_t))
+        if tops == NULL:
+            raise MemoryError("no host memory for totals")
+        self.tops = tops
         for i in range(len(chosen)):
             maps[i] = &(<ExtentMap?>chosen[i]).m
+            tops[i] = before[i]
         self.spaces = chosen
         self.count = len(chosen)
 
@@ -363,12 +372,15 @@ cdef class Totals:
         cdef uint64_t used = 0
         cdef uint64_t reserved = 0
         cdef uint64_t live = 0
+        cdef uint64_t here
         cdef size_t i
         for i in range(self.count):
             requested += self.maps[i].counters.requested
             used += self.maps[i].counters.used
             reserved += self.maps[i].counters.reserved
-            live += self.maps[i].counters.allocations - self.maps[i].counters.frees
+            here = self.maps[i].counters.allocations - self.maps[i].counters.frees
+            self.tops[i] = max(self.tops[i], here)
+            live += here
         self.top_requested = max(self.top_requested, requested)
         self.top_used = max(self.top_used, used)
         self.top_reserved = max(self.top_reserved, reserved)
@@ -376,8 +388,19 @@ cdef class Totals:
 
     def reset(self):
         """Let every peak start again from what its sum is now."""
+        cdef size_t i
         self.top_requested = self.top_used = self.top_reserved = self.top_live = 0
+        for i in range(self.count):
+            self.tops[i] = 0
         self.note()
+
+    def peak_live_of(self, ExtentMap space not None):
+        """Return the most slices that one of the maps had when they were noted; 0 for another."""
+        cdef size_t i
+        for i in range(self.count):
+            if self.maps[i] == &space.m:
+                return self.tops[i]
+        return 0
 
     @property
     def reserved(self):

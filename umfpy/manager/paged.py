@@ -196,6 +196,8 @@ class PagedPool(AgingPool):
         """Return what the pool has; O(pages), and what `idle_pages` says."""
         ready, asleep = idle_pages(self.map)
         now = self.map.counters()
+        live = now["allocations"] - now["frees"]
+        holdings = self.holdings()
         return PoolUsage(
             name=self.name,
             kind=self.kind,
@@ -203,11 +205,11 @@ class PagedPool(AgingPool):
             idle_pages=len(ready),
             asleep_pages=len(asleep),
             usage=MemoryUsage(
-                number_allocs=now["allocations"] - now["frees"],
+                number_allocs=live,
                 bytes_in_use=now["requested"],
                 bytes_padding=self.padding_bytes(),
                 bytes_reserved=now["reserved"],
-                peak_number_allocs=0,
+                peak_number_allocs=holdings.totals.peak_live_of(self.map) if holdings else live,
                 peak_bytes_in_use=now["peak_requested"],
                 peak_bytes_reserved=now["peak_reserved"],
                 bytes_hidden=now["hidden"],
