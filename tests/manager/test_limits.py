@@ -78,6 +78,17 @@ def test_a_page_that_may_come_later_asks_for_handles() -> None:
     manager.close()
 
 
+def test_an_error_has_the_numbers_of_the_whole_manager(make: Make) -> None:
+    manager = make(layout(sliced(1024), exclusive(8 * KIB)), limit_bytes=4 * KIB)
+    held = [manager.reserve(100), manager.reserve(2 * KIB)]
+    with pytest.raises(OutOfMemoryError) as caught:
+        manager.reserve(4 * KIB)
+    now = manager.stats()
+    assert (caught.value.used, caught.value.reserved) == (now.used_bytes, now.reserved_bytes)
+    assert caught.value.limit == 4 * KIB
+    del held
+
+
 def test_other_pools_of_the_device_are_asked() -> None:
     provider = fake(capacity=MIB, device=7)
     pool = Pool(provider)

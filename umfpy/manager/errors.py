@@ -112,7 +112,7 @@ class PoolCapacityExceeded(CapacityExceeded, OutOfMemoryError):
         super().__init__(
             f"pool {pool!r} cannot hold {format_size(size)} ({size} bytes) more: its capacity is "
             f"{capacity} bytes, of which {in_use} are in use; drop handles, raise max_pool_size, "
-            "or let requests go to the next pool with spill=True",
+            "or have a later pool that takes as much and has room, with spill=True",
             requested=size,
             used=in_use,
             limit=capacity,

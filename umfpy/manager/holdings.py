@@ -222,7 +222,7 @@ class Holdings:
         return OutOfMemoryError(
             "; ".join(words),
             requested=size,
-            used=pool.stats().used_bytes,
+            used=sum(one.map.counters()["used"] for one in self.pools),
             reserved=reserved,
             limit=limit if self._budget is None else self._budget.limit_bytes,
             largest_free=pool.stats().largest_free_bytes,
