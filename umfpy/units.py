@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import re
-from operator import index
 from typing import SupportsIndex
 
+from umfpy.arguments import as_number
 from umfpy.errors import InvalidArgument
 
 _FACTORS = {
@@ -56,11 +56,11 @@ def parse_size(size: SupportsIndex | str) -> int:
 
 
 def _checked(size: SupportsIndex) -> int:
-    if isinstance(size, bool) or not hasattr(size, "__index__"):
+    number = as_number(size)
+    if number is None:
         raise InvalidArgument(
             f"a size is a whole number of bytes, or text such as '64MiB', not {size!r}"
         )
-    number = index(size)
     if number < 0:
         raise InvalidArgument(f"a size cannot be negative: {number}")
     return number

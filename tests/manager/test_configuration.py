@@ -45,7 +45,7 @@ MISTAKES = {
         ["preset = 'slices'", "'sub_slices' or 'exclusive_pages'"],
     ),
     "empty list": ("pools = []", EmptyPoolList, ["the pool list is empty", "at least one"]),
-    "no list": ('pools = "sliced"', MalformedConfiguration, ["list of pools", "str"]),
+    "no list": ('pools = "sliced"', MalformedConfiguration, ["no list", "write [[pools]]"]),
     "no table": ("pools = [5]", MalformedConfiguration, ["pools[0]", "5", "write a table"]),
     "no type": (HEAD + "page_size = 5", MalformedConfiguration, ["pools[1]", "type = None"]),
     "unknown type": (
@@ -150,6 +150,33 @@ def test_what_is_no_path_of_a_file(path: object) -> None:
 def test_a_configuration_made_by_hand_is_checked(made: dict[str, object], says: str) -> None:
     with pytest.raises(MalformedConfiguration, match=says):
         MemoryConfiguration(**made)
+
+
+@pytest.mark.parametrize(
+    ("name", "says"),
+    [
+        ("layout.toml", r"MemoryConfiguration\.from_toml\('layout\.toml'\)"),
+        ("folder/layout", r"MemoryConfiguration\.from_toml\('folder/layout'\)"),
+        ("single_arena", r"MemoryConfiguration\.single_arena\(largest\)"),
+    ],
+)
+def test_what_is_no_preset_says_what_makes_it(name: str, says: str) -> None:
+    with pytest.raises(MalformedConfiguration, match=says):
+        MemoryManager(HostProvider(), name)
+
+
+@pytest.mark.parametrize("wrong", ["no", 1, 0, None])
+def test_exclusive_only_is_a_flag(wrong: object) -> None:
+    with pytest.raises(InvalidArgument, match="exclusive_only must be True or False, not "):
+        MemoryConfiguration.exclusive_pages().resolve(PROPERTIES, exclusive_only=wrong)
+
+
+@pytest.mark.parametrize("text", ['[pools]\ntype = "sliced"\npage_size = 64\n', "pools = 5\n"])
+def test_pools_of_a_file_are_tables_in_a_list(text: str, tmp_path) -> None:
+    path = tmp_path / "pools.toml"
+    path.write_text(text)
+    with pytest.raises(MalformedConfiguration, match=r"pools is no list: write \[\[pools\]\]"):
+        MemoryConfiguration.from_toml(path)
 
 
 def test_a_configuration_made_by_hand_is_as_good() -> None:

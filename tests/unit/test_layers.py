@@ -20,7 +20,7 @@ LAYERS = {
     "errors": set(),
     "lazy": set(),
     "leaving": {"errors"},
-    "units": {"errors"},
+    "units": {"arguments", "errors"},
     "arguments": {"errors"},
     "provider": BASE,
     "core": PROVIDER,

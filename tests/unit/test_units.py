@@ -32,8 +32,16 @@ def test_what_is_a_size(written: object, size: int) -> None:
     assert parse_size(written) == size
 
 
+class Several:
+    """What looks like a number and is none, such as an array of NumPy's."""
+
+    def __index__(self) -> int:
+        raise TypeError("several are no number")
+
+
 @pytest.mark.parametrize(
-    "wrong", [5.5, 5.0, None, True, b"4KiB", [1], object, -1, "", "-1", "1.3B", "4 KiX", "1e3"]
+    "wrong",
+    [Several(), 5.5, 5.0, None, True, b"4KiB", [1], object, -1, "", "-1", "1.3B", "4 KiX", "1e3"],
 )
 def test_what_is_none_names_itself(wrong: object) -> None:
     with pytest.raises(InvalidArgument) as caught:

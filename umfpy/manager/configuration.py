@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from umfpy.arguments import check_flag
 from umfpy.errors import ConfigurationError, InvalidArgument
 from umfpy.manager.errors import MalformedConfiguration
 from umfpy.manager.options import PoolOptions, SlicedOptions
@@ -140,7 +141,8 @@ class MemoryConfiguration:
         Parameters
         ----------
         properties
-            `MemoryProperties`, or a mapping with both of its fields.
+            `MemoryProperties`, or a mapping with its fields in bytes; ``largest_request`` may be
+            left out.
         exclusive_only
             Whether sliced pools are unavailable.
 
@@ -148,7 +150,10 @@ class MemoryConfiguration:
         ------
         ConfigurationError
             One of `umfpy.manager.errors`, naming entry, field, value and remedy.
+        InvalidArgument
+            Another argument makes no sense.
         """
+        check_flag(exclusive_only, "exclusive_only")
         return self._resolve(_as_properties(properties), exclusive_only, shrink=False)
 
     def build_pools(self, properties: MemoryProperties) -> tuple[PoolOptions, ...]:
@@ -192,7 +197,8 @@ def _as_properties(properties: MemoryProperties | Mapping[str, Any]) -> MemoryPr
         return MemoryProperties(**properties)
     except TypeError as error:
         raise InvalidArgument(
-            f"properties needs max_page_size and alignment, not {properties!r}"
+            "properties needs max_page_size and alignment, may have largest_request, and nothing "
+            f"else, not {properties!r}"
         ) from error
 
 
@@ -200,11 +206,18 @@ def _preset_name(name: object) -> str:
     normal = name.replace("-", "_") if isinstance(name, str) else ""
     if normal not in PRESETS:
         raise MalformedConfiguration(
-            f"preset = {name!r} is unknown; use {' or '.join(map(repr, PRESETS))}, or a list of "
-            "pools",
+            f"preset = {name!r} is unknown; use {' or '.join(map(repr, PRESETS))}, a list of "
+            f"pools, or {_made_elsewhere(name)}",
             field="preset",
         )
     return normal
+
+
+def _made_elsewhere(name: object) -> str:
+    """Say what makes a configuration that is no preset; of a file, if `name` may be one."""
+    if isinstance(name, str) and (name.endswith(".toml") or "/" in name):
+        return f"for a file MemoryConfiguration.from_toml({name!r})"
+    return "MemoryConfiguration.single_arena(largest)"
 
 
 def _naming(path: object, error: ConfigurationError) -> ConfigurationError:

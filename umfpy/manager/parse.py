@@ -54,6 +54,11 @@ def read_file(path: str | Path) -> Mapping[str, Any]:
     if len(found) != 1:
         how = "both 'preset' and [[pools]]" if found else "neither 'preset' nor [[pools]]"
         raise MalformedConfiguration(f"{path} has {how}; give one of them")
+    if not isinstance(found.get("pools", []), list):
+        raise MalformedConfiguration(
+            f"{path}: pools is no list: write [[pools]] above the fields of each pool",
+            field="pools",
+        )
     return found
 
 
