@@ -9,6 +9,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import TextIO, cast
 
+from umfpy.arguments import check_path
 from umfpy.errors import InvalidArgument
 from umfpy.trace.format import ALLOCATE, COLUMNS, FREE, LARGEST, Event
 
@@ -26,11 +27,12 @@ class TraceReader:
     OSError
         The file cannot be opened.
     InvalidArgument
-        It is no trace.  The message names file, line and value, here and during iteration.
+        `path` is none, or the file no trace.  The message names file, line and value, here and
+        during iteration.
     """
 
     def __init__(self, path: str | Path) -> None:
-        self.path = Path(path)
+        self.path = check_path(path, "path")
         #: The facts of the file's head, as text.
         self.header: dict[str, str] = {}
         #: The number of the line read last, from 1.

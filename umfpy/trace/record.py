@@ -8,6 +8,7 @@ from collections import deque
 from functools import partial
 from typing import TYPE_CHECKING
 
+from umfpy.arguments import check_kind
 from umfpy.core.pages import stream_number
 from umfpy.core.pool import BasePool
 from umfpy.provider import Provider
@@ -40,8 +41,8 @@ class Recorder:
     """
 
     def __init__(self, pool: BasePool, writer: TraceWriter) -> None:
-        self._pool = pool
-        self._writer = writer
+        self._pool = check_kind(pool, BasePool, "pool", "a pool of umfpy")
+        self._writer = check_kind(writer, TraceWriter, "writer", "a TraceWriter")
         self._numbers = itertools.count()
         self._ids: dict[int, int] = {}  # of what `malloc` gave, by address
         self._events: deque[Event] = deque()

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from umfpy.arguments import check_kind
 from umfpy.errors import OutOfMemoryError
 from umfpy.trace.trace import SAME_STREAM, Trace
 
@@ -61,6 +62,7 @@ def replay(
     at_end
         Called after the last event, before what is left is freed.
     """
+    check_kind(trace, Trace, "trace", "a umfpy.trace.Trace, as Trace.load makes it of a file")
     live: list[Any] = [None] * trace.slots
     walk = _time_walk(trace)
     collecting = gc.isenabled()

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from types import TracebackType
 
+from umfpy.arguments import check_flag, check_path
 from umfpy.errors import InvalidArgument
 from umfpy.trace.format import ALLOCATE, COLUMNS, FREE, Event
 
@@ -39,7 +40,8 @@ class TraceWriter:
         overwrite: bool = False,
     ) -> None:
         head = [_fact(key, value) for key, value in (header or {}).items()]
-        self.path = Path(path)
+        self.path = check_path(path, "path")
+        check_flag(overwrite, "overwrite")
         self._stack = contextlib.ExitStack()
         try:
             raw = self._stack.enter_context(self.path.open("wb" if overwrite else "xb"))
