@@ -514,8 +514,9 @@ cdef class Allocation:
     def resize(self, size, bint zero=False):
         """Give the allocation another size where it lies; return whether that was possible.
 
-        Nothing is copied, and the address stays.  False means that somebody else has the memory
-        behind it, with nothing changed: then allocate, copy and free.  A smaller size is always
+        Nothing is copied, and the address stays.  False means that somebody else has what lies
+        behind it, or that the pool can put no more memory there, with nothing changed: then
+        allocate, copy and free; only `allocate` has others give back.  A smaller size is always
         possible with `Pool`; whole granules behind it are free again, for its stream at once, so
         that no view made before may be used beyond it.  Pools of cells, pages or the provider's
         own allocations keep the block: any size that lies in it is possible, no other.

@@ -99,22 +99,23 @@ class Supply:
         return {bounds(extent)[0] for extent in list(self._map.extents.values())}
 
     def _wake(self, window: Window, limit: int | None) -> bool:
-        for hidden in window.hidden:
-            if not self._backing.show(hidden.start, hidden.size):
-                return True
-        return self._fill(window, limit)
+        """Make all of a window usable; False if the provider says that it has no memory for it."""
+        try:
+            # Lost to another thread or not: the caller looks again.
+            return not all(map(self._show, window.hidden)) or self._fill(window, limit)
+        except OutOfMemoryError:
+            return False
+
+    def _show(self, hidden: Free) -> bool:
+        return self._backing.show(hidden.start, hidden.size)
 
     def _fill(self, window: Window, limit: int | None) -> bool:
         """Put memory behind what has none in a window; False if there is none."""
         if not self._admits(window.new_bytes, limit):
             return False
-        try:
-            # Lost to another thread or not: the caller looks again.
-            for part in window.without_memory:
-                if not self._backing.back(part.start, part.size):
-                    break
-        except OutOfMemoryError:
-            return False
+        for part in window.without_memory:
+            if not self._backing.back(part.start, part.size):
+                break
         return True
 
     def _admits(self, new: int, limit: int | None) -> bool:
