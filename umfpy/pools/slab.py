@@ -305,7 +305,8 @@ class SlabPool(ProviderPool):
 
     def synchronize(self) -> None:
         super().synchronize()
-        self._shed()
+        if not self.map.foreign:
+            self._shed()
 
     def _wait_for_all(self) -> None:
         members = self._members()
