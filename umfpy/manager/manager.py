@@ -195,7 +195,7 @@ class MemoryManager(CompositePool):
         Notes
         -----
         Begin before the driver's capture, and end after it.  No pool of the device gives memory
-        back meanwhile, or waits.
+        back meanwhile, or waits; who is at that just now in another thread is waited for first.
         """
         chosen = read_choice(CaptureMode, mode, "the mode of a capture")
         return self._capturing.begin(Window(self.name, self.provider, chosen))
