@@ -21,8 +21,7 @@ from umfpy.providers.cuda.vmm_support import (
 from umfpy.providers.host.later import Later
 from umfpy.providers.vmm.backing import Backing
 from umfpy.providers.vmm.provider import APART, KEPT_PART, SPANS
-from umfpy.providers.vmm.units import Units, check_chunk_size
-from umfpy.units import parse_size
+from umfpy.providers.vmm.units import Units, check_chunk_size, check_reserve
 
 
 class CudaVmmProvider(SharedChunks):
@@ -97,7 +96,7 @@ class CudaVmmProvider(SharedChunks):
             CudaVmmDriver(driver, prop, devices),
             units,
             later,
-            span=total * SPANS if reserve is None else parse_size(reserve),
+            span=check_reserve(reserve, total * SPANS),
             keep_bytes=total // KEPT_PART,
             # Not a method of its own: a provider that is dropped must go at once.
             wait=partial(wait_for, driver, self._context),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import operator
 
+from umfpy.arguments import as_number
 from umfpy.errors import AlignmentError, InvalidArgument, OutOfMemoryError
 from umfpy.units import format_size
 
@@ -35,10 +36,10 @@ def check_unit(wanted: int | None, granularity: int) -> int | None:
     """
     if wanted is None:
         return None
-    size = operator.index(wanted)
-    if size < 1 or size % granularity:
+    size = as_number(wanted)
+    if size is None or size < 1 or size % granularity:
         raise InvalidArgument(
-            f"chunk_size is {size}; it must be a multiple of the granularity, {granularity} "
+            f"chunk_size is {wanted!r}; it must be a multiple of the granularity, {granularity} "
             f"bytes ({format_size(granularity)}), or None"
         )
     return size
@@ -50,13 +51,18 @@ def check_request(size: int, alignment: int, provider: str) -> tuple[int, int]:
     Raises
     ------
     InvalidArgument
-        `size` is below 1.
+        `size` is below 1, or one of them is no whole number.
     AlignmentError
         `alignment` is neither 0 nor a power of two, or beyond any address.
     OutOfMemoryError
         `size` does not fit in any address space; it must never reach a call that would wrap it.
     """
-    size, alignment = operator.index(size), operator.index(alignment)
+    try:
+        size, alignment = operator.index(size), operator.index(alignment)
+    except TypeError:
+        raise InvalidArgument(
+            f"size and alignment must be whole numbers of bytes, not {size!r} and {alignment!r}"
+        ) from None
     if size < 1:
         raise InvalidArgument(f"a provider allocates at least 1 byte, not {size}")
     if alignment and not is_power_of_two(alignment):

@@ -74,6 +74,8 @@ class Payload:
         IpcError
             The bytes are not such a payload, or not a possible one.
         """
+        if not isinstance(data, bytes):
+            raise IpcError(f"a handle of shared host memory is bytes, not {data!r}")
         if len(data) < _FIXED.size or data[: len(_MAGIC)] != _MAGIC:
             raise IpcError(f"{len(data)} bytes that do not describe shared host memory")
         *fields, path_length = _FIXED.unpack_from(data)

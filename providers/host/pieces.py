@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
+from umfpy.arguments import check_number
 from umfpy.errors import InvalidArgument
 from umfpy.providers.host.address_map import AddressMap
 
@@ -179,5 +180,6 @@ class Pieces:
         )
 
     def _around(self, ptr: int) -> tuple[int, Piece] | None:
+        ptr = check_number(ptr, "ptr", least=None)
         found = self._by_ptr.last_before(ptr + 1)
         return found if found is not None and ptr < found[0] + found[1].size else None

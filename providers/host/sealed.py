@@ -23,6 +23,8 @@ def unseal(data: bytes, magic: bytes, what: str) -> bytes:
     IpcError
         The bytes are something else, or were changed.
     """
+    if not isinstance(data, bytes):
+        raise IpcError(f"a handle of {what} is bytes, not {data!r}")
     body = data[:-_DIGEST_SIZE]
     if not body.startswith(magic):
         raise IpcError(f"{len(data)} bytes that do not describe {what}")

@@ -10,8 +10,7 @@ from umfpy.providers.level_zero.base import LevelZeroBase
 from umfpy.providers.level_zero.vmm_driver import LevelZeroVmmDriver
 from umfpy.providers.vmm.backing import Backing
 from umfpy.providers.vmm.provider import APART, KEPT_PART, SPANS, VmmProvider
-from umfpy.providers.vmm.units import LARGEST, Units, check_chunk_size
-from umfpy.units import parse_size
+from umfpy.providers.vmm.units import LARGEST, Units, check_chunk_size, check_reserve
 
 
 class LevelZeroVmmProvider(VmmProvider, LevelZeroBase):
@@ -72,7 +71,7 @@ class LevelZeroVmmProvider(VmmProvider, LevelZeroBase):
                 LevelZeroVmmDriver(self._driver, self._context, self._device),
                 units,
                 self._later,
-                span=total * SPANS if reserve is None else parse_size(reserve),
+                span=check_reserve(reserve, total * SPANS),
                 keep_bytes=total // KEPT_PART,
                 wait=lambda: None,
             )

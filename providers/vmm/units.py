@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from umfpy.arguments import check_number
 from umfpy.errors import InvalidArgument
 from umfpy.providers.host.arguments import is_power_of_two, round_up
 from umfpy.units import format_size, parse_size
@@ -16,6 +17,9 @@ PARTS = 4
 
 #: No chunk is larger: 1 GiB costs per byte hardly more than one allocation of all.
 LARGEST = 1 << 30
+
+#: No address space has more.
+_MOST_ADDRESSES = (1 << 63) - 1
 
 
 @dataclass(frozen=True)
@@ -59,6 +63,19 @@ class Units:
                 most = self.page << ((size // self.page).bit_length() - 1)
             yield most
             size -= most
+
+
+def check_reserve(wanted: int | str | None, usual: int) -> int:
+    """Return the bytes of addresses to reserve at once; `usual` if the caller leaves it open.
+
+    Raises
+    ------
+    InvalidArgument
+        It is no size, or more than there can be addresses.
+    """
+    if wanted is None:
+        return usual
+    return check_number(parse_size(wanted), "reserve", most=_MOST_ADDRESSES)
 
 
 def check_chunk_size(wanted: int | str | None, least: int, most: int) -> int | None:

@@ -15,6 +15,7 @@ from umfpy import (
     FixedProvider,
     HostProvider,
     InvalidArgument,
+    IpcError,
 )
 
 #: What is no flag, though Python takes it for one.
@@ -140,3 +141,38 @@ def test_the_device_of_a_buffer(wrong: object) -> None:
 @pytest.mark.parametrize("wrong", ["64", 1.5, True, [], 0, -64])
 def test_the_granule_of_a_buffer(wrong: object) -> None:
     refuses("granule must be a whole number", wrong, FixedProvider, bytearray(8192), granule=wrong)
+
+
+@pytest.mark.parametrize("wrong", ["64", None, 1.5, b"64"])
+def test_what_is_asked_of_a_provider_is_numbers(wrong: object) -> None:
+    provider = HostProvider()
+    words = "size and alignment must be whole numbers"
+    refuses(words, wrong, provider.alloc, wrong)
+    refuses(words, wrong, provider.alloc, 64, wrong)
+    refuses("ptr must be a whole number", wrong, provider.free, wrong, 64)
+    refuses("ptr must be a whole number", wrong, provider.properties, wrong)
+    assert provider.live_count() == 0
+
+
+@pytest.mark.parametrize("wrong", [True, "64KiB", 1.5, 0, 1000])
+def test_the_chunk_size_of_a_commit(wrong: object) -> None:
+    provider = HostProvider()
+    ptr = provider.reserve(1 << 20)
+    refuses("chunk_size is", wrong, provider.commit, ptr, 1 << 20, chunk_size=wrong)
+    provider.free(ptr, 1 << 20)
+
+
+@pytest.mark.parametrize("wrong", ["payload", None, 5, bytearray(8)])
+def test_a_payload_is_bytes(emu, wrong: object) -> None:
+    for make in (*CUDA, lambda: HostProvider(shared=True)):
+        provider = make()
+        with pytest.raises(IpcError, match="is bytes, not ") as caught:
+            provider.ipc_open(wrong)
+        assert repr(wrong) in str(caught.value)
+        provider.close()
+
+
+@pytest.mark.parametrize("wrong", [-1, 1 << 63, 10**30])
+def test_addresses_that_are_reserved_at_once(emu, wrong: int) -> None:
+    with pytest.raises(InvalidArgument, match=f"{wrong}"):
+        CudaVmmProvider(reserve=wrong)
