@@ -45,3 +45,13 @@ def test_slices_begin_at_multiples(
         assert manager.memory_usage().bytes_padding == padding
         held.clear()
         del handle
+
+
+@pytest.mark.parametrize(("entry", "padding"), [(sliced(4096), 192), (exclusive(4096), 0)])
+def test_what_empty_slices_take(entry: object, padding: int) -> None:
+    with MemoryManager(HostProvider(), [entry], {"alignment": 64}) as manager:
+        held = [manager.reserve(0) for _ in range(3)]
+        assert len({manager.storage(handle).ptr for handle in held}) == 3
+        usage = manager.memory_usage()
+        assert (usage.bytes_in_use, usage.bytes_padding) == (0, padding)
+        held.clear()

@@ -15,7 +15,9 @@ class MemoryUsage:
 
     number_allocs: int  #: live slices
     bytes_in_use: int  #: as requested
-    bytes_padding: int  #: what requests were rounded up by to the alignment
+    #: What requests were rounded up by to the alignment; where slices share pages, an empty one
+    #: takes a unit of it.
+    bytes_padding: int
     bytes_reserved: int  #: held from the provider: memory, used or not
     peak_number_allocs: int
     peak_bytes_in_use: int
