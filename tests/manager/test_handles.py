@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import gc
 import pickle
 import weakref
 from collections.abc import Callable
@@ -128,6 +129,32 @@ def test_part_of_a_slice(make: Make) -> None:
         with pytest.raises(InvalidArgument, match="do not lie in"):
             manager.resource(handle, start, end)
     spacer.release()
+
+
+class Releasing:
+    """Garbage in a cycle, which releases a handle when it is collected."""
+
+    def __init__(self, handle: Handle) -> None:
+        self.handle = handle
+        self.itself = self
+
+    def __del__(self) -> None:
+        self.handle.release()
+
+
+def test_a_handle_that_garbage_releases_meanwhile_is_released_once(make: Make) -> None:
+    handle = make("sub_slices").reserve(10)
+    other = handle.clone()
+    Releasing(handle)
+    before = gc.get_threshold()
+    gc.set_threshold(1)  # whatever is made from now on collects
+    try:
+        handle.release()
+    finally:
+        gc.set_threshold(*before)
+    assert other.can_mut()
+    gc.collect()
+    assert other.can_mut()
 
 
 @pytest.mark.parametrize("wrong", ["x", 1.5, None, True, [3]])

@@ -81,9 +81,10 @@ cdef class Handle:
         """
         cdef Slice slice = self.slice
         if slice is not None:
-            self.left = weakref.ref(slice)
-            slice.users -= 1
             self.slice = None
+            slice.users -= 1
+            # Last: what is made here may collect garbage that releases this handle, too.
+            self.left = weakref.ref(slice)
 
     @property
     def released(self):
