@@ -11,15 +11,13 @@ import abc
 import enum
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from types import TracebackType
-from typing import Any, ClassVar, NamedTuple, NoReturn, TypeAlias, TypeVar
+from typing import Any, ClassVar, NamedTuple, NoReturn, TypeAlias
 
+from umfpy.closing import Closing
 from umfpy.errors import InvalidArgument, NotSupported
 
 #: One side of a copy: an address, or any object with the buffer protocol (host memory).
 Location: TypeAlias = "int | bytes | bytearray | memoryview"
-
-Self = TypeVar("Self", bound="Provider")
 
 
 class Capability(enum.Flag):
@@ -82,7 +80,7 @@ class NativeError:
     message: str
 
 
-class Provider(abc.ABC):
+class Provider(Closing, abc.ABC):
     """A source of coarse memory.  Subclass it to add a back end; see ``providers/README.md``.
 
     Addresses are integers, sizes and alignments are bytes.  A provider may be called from any
@@ -265,7 +263,7 @@ class Provider(abc.ABC):
         """
         raise self._lacks(Capability.IPC)
 
-    def ipc_release(self, payload: bytes) -> None:  # noqa: B027  (most have nothing to give back)
+    def ipc_release(self, payload: bytes) -> None:
         """Give an export back; called once, before its memory is freed."""
 
     def ipc_descriptors(self, payload: bytes) -> Sequence[int]:
@@ -338,23 +336,11 @@ class Provider(abc.ABC):
         """
         return 0
 
-    def close(self) -> None:  # noqa: B027  (many hold nothing)
+    def close(self) -> None:
         """Let go of the driver.  Memory that is still allocated stays the caller's to free.
 
         At the end of a `with` block as well.
         """
-
-    def __enter__(self: Self) -> Self:
-        """Return the provider itself; `close` is called at the end of the block."""
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
 
     def __repr__(self) -> str:
         """Return the kind, and what memory it is: ``CudaProvider(0, 'managed')``."""

@@ -11,12 +11,13 @@ import pytest
 ROOT = Path(__file__).parents[2]
 
 #: Each part of the package, and the parts that it may import from besides itself.
-BASE = {"arguments", "errors", "lazy", "leaving", "units"}
+BASE = {"arguments", "closing", "errors", "lazy", "leaving", "units"}
 PROVIDER = BASE | {"provider"}
 CORE = PROVIDER | {"core"}
 POOLS = CORE | {"pools"}
 ALL_BELOW = POOLS | {"coarse", "find", "ipc", "streams", "manager", "observe", "providers"}
 LAYERS = {
+    "closing": set(),
     "errors": set(),
     "lazy": set(),
     "leaving": {"errors"},

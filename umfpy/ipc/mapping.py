@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Callable
-from types import TracebackType
 from typing import Any
 
 from umfpy.arguments import check_number
+from umfpy.closing import Closing
 from umfpy.errors import InvalidArgument, StaleHandle
 from umfpy.ipc.cache import OpenRoot, RootCache, raise_unclosed, warn_unclosed
 from umfpy.ipc.handle import IpcHandle
 from umfpy.provider import Provider
 
 
-class IpcMapping:
+class IpcMapping(Closing):
     """A piece of another process's memory, mapped here by `open_ipc`.
 
     It is closed when it is dropped, by `close`, or at the end of a ``with``.  It keeps the
@@ -100,17 +100,6 @@ class IpcMapping:
         from umfpy.ipc.opening import open_ipc
 
         return open_ipc, (self.handle,)
-
-    def __enter__(self) -> IpcMapping:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
 
     def __repr__(self) -> str:
         state = f"of {self.handle.root.exporter}" if not self.closed else "closed"

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import sys
 import warnings
-from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
+from umfpy.closing import Closing
 from umfpy.core.handle import Handle
 from umfpy.core.pages import stream_number
 from umfpy.errors import StaleHandle, UmfpyError
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from umfpy.manager.manager import MemoryManager
 
 
-class CapturedGraph:
+class CapturedGraph(Closing):
     """A graph made by `GraphCapture`, and the memory that it works on.
 
     Dropping it closes it.
@@ -94,17 +94,6 @@ class CapturedGraph:
         self._graph = graph
         self.pins += pins
         self._executable = self._driver("cuGraphInstantiate", graph, 0)
-
-    def __enter__(self) -> CapturedGraph:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
 
     def __del__(self) -> None:
         # At the end of the process the driver may be gone already, and takes its graphs along.

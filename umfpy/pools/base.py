@@ -8,11 +8,11 @@ import time
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from types import TracebackType
-from typing import Any, NoReturn, TypeVar
+from typing import Any, NoReturn
 
 from umfpy import leaving
 from umfpy.arguments import check_flag, check_kind
+from umfpy.closing import Closing
 from umfpy.core.pool import BasePool, enter_pool
 from umfpy.errors import InvalidArgument, UmfpyError
 from umfpy.pools import captures
@@ -27,8 +27,6 @@ from umfpy.pools.stats import PoolStats
 from umfpy.provider import Capability, Provider, refuse_copy
 from umfpy.units import parse_size
 
-Self = TypeVar("Self", bound="ProviderPool")
-
 
 class _EnteredWhenMade(type):
     """Has a pool asked for memory, and closed when dropped, only once its `__init__` is through."""
@@ -41,7 +39,7 @@ class _EnteredWhenMade(type):
         return pool
 
 
-class ProviderPool(BasePool, metaclass=_EnteredWhenMade):
+class ProviderPool(BasePool, Closing, metaclass=_EnteredWhenMade):
     """A pool that takes extents from a provider and can give them back."""
 
     _made = False  #: Whether `__init__` is through.
@@ -424,14 +422,3 @@ class ProviderPool(BasePool, metaclass=_EnteredWhenMade):
 
     def __reduce__(self) -> NoReturn:
         refuse_copy(self)
-
-    def __enter__(self: Self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()

@@ -6,15 +6,15 @@ import gzip
 import zlib
 from collections.abc import Iterator
 from pathlib import Path
-from types import TracebackType
 from typing import TextIO, cast
 
 from umfpy.arguments import check_path
+from umfpy.closing import Closing
 from umfpy.errors import InvalidArgument
 from umfpy.trace.format import ALLOCATE, COLUMNS, FREE, LARGEST, Event
 
 
-class TraceReader:
+class TraceReader(Closing):
     """The events of a ``.csv`` or ``.csv.gz`` file, in order; memory grows with what is live only.
 
     Parameters
@@ -59,17 +59,6 @@ class TraceReader:
     def close(self) -> None:
         """Close the file."""
         self._file.close()
-
-    def __enter__(self) -> TraceReader:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
 
     def _read_head(self) -> str:
         """Collect the facts, and return the first event's line, or "" at the end."""

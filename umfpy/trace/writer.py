@@ -7,14 +7,14 @@ import gzip
 import io
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from types import TracebackType
 
 from umfpy.arguments import check_flag, check_path
+from umfpy.closing import Closing
 from umfpy.errors import InvalidArgument
 from umfpy.trace.format import ALLOCATE, COLUMNS, FREE, Event
 
 
-class TraceWriter:
+class TraceWriter(Closing):
     """Writes a ``.csv`` or ``.csv.gz`` file; the same events always give the same bytes.
 
     Parameters
@@ -84,17 +84,6 @@ class TraceWriter:
     def close(self) -> None:
         """Write what is buffered, and close the file."""
         self._stack.close()
-
-    def __enter__(self) -> TraceWriter:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
 
 
 def _fact(key: str, value: str | int) -> str:
