@@ -198,3 +198,36 @@ def test_memory_that_is_freed_while_it_is_exported(host):
     freeing.join()
     assert CountingHost.counts["release"] == before + 1
     assert host.counts() == {"alloc": 1, "export": 1, "free": 1}
+
+
+def test_the_exporter_itself_does_not_open_a_piece_that_it_freed(host):
+    """The root is there still, and exported: what counts is the piece."""
+    pool = Pool(host.provider)
+    kept, freed = pool.allocate(64), pool.allocate(4096)
+    handle, inside = export(freed), export(freed.ptr + 1024)
+    for good in (handle, inside, export(kept)):
+        open_ipc(good).close()
+    assert freed.resize(2048)
+    with pytest.raises(IpcError, match=rf"4096 bytes at {freed.ptr:#x}, which it has freed since"):
+        open_ipc(handle)
+    open_ipc(export(freed)).close()
+    freed.free()
+    for gone in (handle, inside):
+        with pytest.raises(IpcError, match="freed since"):
+            open_ipc(gone)
+    open_ipc(export(kept)).close()
+    kept.free()
+    pool.close()
+
+
+def test_the_exporter_itself_opens_what_other_pools_stand_on(host):
+    """Most of it is free there, and all of it live where it comes from."""
+    pool = Pool(host.provider)
+    outer = pool.allocate(1 << 20)
+    inner = Pool(FixedProvider(outer.ptr, outer.size))
+    inner.allocate(64).free()
+    with open_ipc(export(outer)) as mapping:
+        assert (mapping.ptr, mapping.size) == (outer.ptr, outer.size)
+    inner.close()
+    outer.free()
+    pool.close()

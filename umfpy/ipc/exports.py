@@ -60,6 +60,17 @@ def export(memory: Allocation | int) -> IpcHandle:
     return handle
 
 
+def is_live(ptr: int, size: int) -> bool:
+    """Return whether these bytes lie in one live allocation, of whatever pool on the way down."""
+    extent = innermost(ptr)
+    while extent is not None:
+        known = extent.map.describe_in(extent, ptr)
+        if known is not None and ptr + size <= known["base"] + known["size"]:
+            return True
+        extent = extent.parent
+    return False
+
+
 @dataclass(frozen=True)
 class _Piece:
     """What is to be shared: ``size`` bytes at ``ptr``, the rest of an allocation from ``base`` on.

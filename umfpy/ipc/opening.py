@@ -10,6 +10,7 @@ from umfpy.arguments import check_number
 from umfpy.errors import ConfigurationError, DriverError, InvalidArgument, IpcError, NotSupported
 from umfpy.ipc.cache import CacheInfo, RootCache, raise_unclosed
 from umfpy.ipc.descriptors import fetched
+from umfpy.ipc.exports import is_live
 from umfpy.ipc.handle import IpcHandle, IpcRoot
 from umfpy.ipc.mapping import IpcMapping, Lease
 from umfpy.ipc.process import ProcessId
@@ -38,7 +39,8 @@ def open_ipc(
     Returns
     -------
     IpcMapping
-        The same memory in this process.  In the exporting process itself, its own addresses.
+        The same memory in this process.  In the exporting process itself, its own addresses, as
+        long as an allocation is there.
 
     Raises
     ------
@@ -164,7 +166,13 @@ def _open_own(handle: IpcHandle) -> IpcMapping:
         raise IpcError(
             "this IPC handle was made by this process itself, for memory that it has freed since"
         )
-    return IpcMapping(handle, export.provider, export.base + handle.offset)
+    ptr = export.base + handle.offset
+    if not is_live(ptr, handle.size):
+        raise IpcError(
+            f"this IPC handle was made by this process itself, for the {handle.size} bytes at "
+            f"{ptr:#x}, which it has freed since, or made smaller"
+        )
+    return IpcMapping(handle, export.provider, ptr)
 
 
 def _opener(provider: Provider, handle: IpcHandle) -> Callable[[], int]:
