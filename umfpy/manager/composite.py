@@ -65,7 +65,8 @@ class CompositePool(ProviderPool):
         check_flag(spill, "spill")
         check_flag(thrifty, "thrifty")
         if budget is not None:
-            check_kind(budget, Budget, "budget", "a Budget that managers share, see limit_bytes,")
+            what = "a umfpy.manager.Budget (for this manager alone: limit_bytes)"
+            check_kind(budget, Budget, "budget", what)
         super().__init__(provider, name=name, limit_bytes=limit_bytes, direct=True)
         self.properties = MemoryProperties.of(self.provider, properties)
         options = chosen.build_pools(self.properties)
