@@ -1,11 +1,11 @@
-"""LevelZeroVmmProvider on emulated devices: chunks that come, go, move and grow."""
+"""LevelZeroVmmProvider: what the driver is asked to do; `tests/vmm` has what all drivers share."""
 
 from __future__ import annotations
 
 import pytest
 
 from umfpy.errors import DriverError, InvalidArgument, NotSupported, OutOfMemoryError
-from umfpy.provider import Capability, ChunkInfo
+from umfpy.provider import Capability
 from umfpy.providers.level_zero import LevelZeroVmmProvider, pages, vmm_driver
 from umfpy.providers.level_zero.constants import Result
 from umfpy.providers.level_zero.driver import LevelZeroDriver
@@ -35,12 +35,6 @@ def physical(emu):
 
 def mapped(provider):
     return provider.reserved_bytes - provider.kept_bytes
-
-
-def test_units_follow_the_drivers_page_for_large_requests(provider):
-    assert provider.granularity() == provider.granularity(1 << 30) == UNIT
-    assert provider.recommended_granularity() == UNIT
-    assert provider.recommended_granularity(1 << 30) == 256 * MIB
 
 
 @pytest.mark.parametrize("size", [SMALL_PAGE, 1 * MIB, 8 * MIB])
@@ -107,14 +101,6 @@ def test_addresses_are_reserved_once(provider, emu):
     assert emu.calls["zeVirtualMemFree"] == 0
 
 
-@pytest.mark.parametrize("alignment", [0, 4096, 4 * MIB, 1 << 30])
-def test_alignment(provider, emu, alignment):
-    ptrs = [provider.alloc(3 * UNIT, alignment) for _ in range(3)]
-    for ptr in ptrs:
-        assert ptr % max(alignment, UNIT) == 0
-        provider.free(ptr, 3 * UNIT)
-
-
 def test_a_driver_that_takes_no_proposal(provider, emu, monkeypatch):
     """The driver may reserve elsewhere; the alignment is found inside of what it gives."""
     original = LevelZeroDriver.make
@@ -167,41 +153,6 @@ def test_short_of_addresses_only_what_is_needed_is_reserved(provider, emu, error
 def test_a_proposal_is_vacant():
     system = vmm_driver.System("level_zero")
     assert vmm_driver._vacant(system, 3 * UNIT, 64 * MIB) % (64 * MIB) == 0
-
-
-def test_pieces_give_back_their_memory(provider, emu):
-    ptr = provider.alloc(8 * UNIT)
-    provider.split(ptr, 8 * UNIT, 2 * UNIT)
-    provider.split(ptr + 2 * UNIT, 6 * UNIT, 4 * UNIT)
-    provider.free(ptr + 2 * UNIT, 4 * UNIT)
-    assert mapped(provider) == 4 * UNIT
-    provider.free(ptr, 2 * UNIT)
-    provider.free(ptr + 6 * UNIT, 2 * UNIT)
-    assert mapped(provider) == 0
-    assert physical(emu) == provider.kept_bytes > 0
-    provider.trim()
-    assert physical(emu) == 0
-
-
-def test_a_ragged_end_belongs_to_the_last_piece(provider, emu):
-    size = 3 * UNIT + 100
-    ptr = provider.alloc(size)
-    provider.split(ptr, size, 3 * UNIT)
-    provider.free(ptr, 3 * UNIT)
-    assert mapped(provider) == UNIT
-    provider.free(ptr + 3 * UNIT, 100)
-
-
-def test_splits_between_chunks_only(provider):
-    ptr = provider.alloc(32 * UNIT)
-    for first in (SMALL_PAGE, UNIT + 1, 0, 32 * UNIT):
-        with pytest.raises(InvalidArgument):
-            provider.split(ptr, 32 * UNIT, first)
-    with pytest.raises(InvalidArgument, match="inside a chunk of 16777216 bytes"):
-        provider.split(ptr, 32 * UNIT, UNIT)
-    with pytest.raises(InvalidArgument):
-        provider.split(1 << 20, 2 * UNIT, UNIT)
-    provider.free(ptr, 32 * UNIT)
 
 
 def test_decommit_gives_memory_back_and_commit_brings_zeros(provider, emu):
@@ -260,56 +211,6 @@ def test_what_is_kept_is_bounded_and_goes_before_memory_runs_out(provider, emu):
     provider.free(everything, 4 << 30)
 
 
-def test_reserved_addresses_are_backed_part_by_part(provider, emu):
-    ptr = provider.reserve(64 * MIB, 32 * MIB)
-    assert ptr % (32 * MIB) == physical(emu) == 0
-    provider.split(ptr, 64 * MIB, 10 * MIB)
-    provider.commit(ptr, 10 * MIB, chunk_size=4 * MIB)
-    found = provider.chunks(ptr, 64 * MIB)
-    assert found == [
-        ChunkInfo(ptr, 4 * MIB),
-        ChunkInfo(ptr + 4 * MIB, 4 * MIB),
-        ChunkInfo(ptr + 8 * MIB, UNIT),
-    ]
-    assert provider.chunks(ptr + UNIT, 62 * MIB) == found[1:]
-    provider.free(ptr + 10 * MIB, 54 * MIB)
-    provider.free(ptr, 10 * MIB)
-
-
-def test_growth_in_place_never_holds_two_copies(provider, emu):
-    size = 8 * MIB
-    ptr = provider.alloc(size)
-    provider.copy(ptr, b"first", 5)
-    while size < 2 << 30:
-        assert provider.extend(ptr, size, size // 2)
-        size += size // 2
-        assert size <= mapped(provider) < size + UNIT
-    assert read(provider, ptr, 5) == b"first"
-    provider.zero(ptr + size - 16, 16)
-    provider.free(ptr, size)
-
-
-def test_free_memory_goes_where_it_is_needed_and_no_live_byte_moves(provider, emu):
-    """Every second of many is free; together they become one large piece."""
-    ptrs = [provider.alloc(4 * MIB) for _ in range(16)]
-    for ptr in ptrs:
-        provider.copy(ptr, ptr.to_bytes(8, "little"), 8)
-    everything = mapped(provider)
-    target = provider.reserve(32 * MIB)
-    emu.reset_calls()
-    provider.remap([(ptr, 4 * MIB) for ptr in ptrs[::2]], target, 32 * MIB)
-    assert mapped(provider) == everything
-    assert emu.calls["zePhysicalMemCreate"] == emu.calls["zePhysicalMemDestroy"] == 0
-    assert emu.calls["zeVirtualMemMap"] == emu.calls["zeVirtualMemUnmap"] == 16
-    provider.copy(target, b"x" * 32 * MIB, 32 * MIB)
-    for ptr in ptrs[1::2]:
-        assert read(provider, ptr, 8) == ptr.to_bytes(8, "little")
-    provider.free(target, 32 * MIB)
-    provider.commit(ptrs[0], 4 * MIB)
-    for ptr in ptrs:
-        provider.free(ptr, 4 * MIB)
-
-
 @pytest.mark.parametrize("nth", [1, 2, 3, 4])
 @pytest.mark.parametrize("call", ["zeVirtualMemMap", "zeVirtualMemUnmap"])
 def test_a_remap_that_fails_half_way_changes_nothing(provider, emu, call, nth):
@@ -327,22 +228,6 @@ def test_a_remap_that_fails_half_way_changes_nothing(provider, emu, call, nth):
     provider.remap([(ptr, 4 * UNIT)], target, 4 * UNIT)
     provider.free(ptr, 4 * UNIT)
     provider.free(target, 4 * UNIT)
-
-
-def test_dalloc_keeps_memory_and_contents(provider, emu):
-    ptr = provider.alloc(4 * UNIT)
-    provider.copy(ptr, b"data", 4)
-    provider.dalloc(ptr, 4 * UNIT)
-    assert physical(emu) == mapped(provider) == 4 * UNIT
-    with pytest.raises(InvalidArgument, match="commit them first"):
-        provider.copy(ptr, b"none", 4)
-    provider.commit(ptr, 4 * UNIT)
-    assert read(provider, ptr, 4) == b"data"
-    provider.dalloc(ptr, 4 * UNIT)
-    provider.decommit(ptr, 4 * UNIT)
-    provider.commit(ptr, 4 * UNIT)
-    assert read(provider, ptr, 4) == bytes(4)
-    provider.free(ptr, 4 * UNIT)
 
 
 @pytest.mark.refuses("zeCommandListAppendMemoryFill", Result.ZE_RESULT_ERROR_INVALID_ARGUMENT)
@@ -366,18 +251,6 @@ def test_what_is_hidden_is_so_again_after_a_failure(provider, emu):
         provider._contents.zero(ptr, 16, None)
     provider.commit(ptr, 2 * UNIT)
     provider.zero(ptr, 2 * UNIT)
-    provider.free(ptr, 2 * UNIT)
-
-
-def test_a_mixed_piece_gets_back_what_each_part_had(provider, emu):
-    ptr = provider.alloc(2 * UNIT)
-    provider.copy(ptr, b"x" * (2 * UNIT), 2 * UNIT)
-    provider.split(ptr, 2 * UNIT, UNIT)
-    provider.dalloc(ptr, UNIT)
-    provider.decommit(ptr + UNIT, UNIT)
-    provider.merge(ptr, ptr + UNIT, 2 * UNIT)
-    provider.commit(ptr, 2 * UNIT)
-    assert read(provider, ptr, 2 * UNIT) == b"x" * UNIT + bytes(UNIT)
     provider.free(ptr, 2 * UNIT)
 
 
