@@ -9,7 +9,7 @@ from types import ModuleType
 from typing import Any
 
 from umfpy.errors import IpcError
-from umfpy.providers.host.sealed import seal, unseal
+from umfpy.providers.host.sealed import seal, unseal_fields
 
 _MAGIC = b"umfpyC1\0"
 #: CU_IPC_HANDLE_SIZE (cuda.h).
@@ -40,10 +40,7 @@ class CudaPayload:
         IpcError
             The bytes are not such a payload, or not a possible one.
         """
-        body = unseal(data, _MAGIC, "CUDA memory")
-        if len(body) != _LAYOUT.size:
-            raise IpcError(f"{len(data)} bytes are not as many as describe CUDA memory")
-        _, uuid, handle, offset, size = _LAYOUT.unpack(body)
+        uuid, handle, offset, size = unseal_fields(data, _LAYOUT, _MAGIC, "CUDA memory")
         if not 0 < size < 1 << 63 or offset >= 1 << 63:
             raise IpcError(f"a CUDA handle with an impossible range: {size} bytes at {offset}")
         return cls(uuid.hex(), handle, offset, size)

@@ -10,7 +10,7 @@ from typing import Any
 
 from umfpy.errors import IpcError
 from umfpy.providers.cuda.vmm_sharing import Exporter
-from umfpy.providers.host.sealed import seal, unseal
+from umfpy.providers.host.sealed import seal, unseal_fields
 
 _MAGIC = b"umfpyP1\0"
 _WHAT = "memory of a CUDA pool"
@@ -63,10 +63,7 @@ class PooledPayload:
         IpcError
             The bytes are not such a payload, or not a possible one.
         """
-        body = unseal(data, _MAGIC, _WHAT)
-        if len(body) != _LAYOUT.size:
-            raise IpcError(f"{len(data)} bytes are not as many as describe {_WHAT}")
-        _, uuid, pid, started, ticket, nonce, *rest = _LAYOUT.unpack(body)
+        uuid, pid, started, ticket, nonce, *rest = unseal_fields(data, _LAYOUT, _MAGIC, _WHAT)
         payload = cls(uuid.hex(), Exporter(pid, started, ticket, nonce), *rest)
         possible = (
             0 < payload.size < 1 << 63

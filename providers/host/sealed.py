@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import hashlib
+import struct
+from typing import Any
 
 from umfpy.errors import IpcError
 
@@ -31,3 +33,17 @@ def unseal(data: bytes, magic: bytes, what: str) -> bytes:
     if seal(body) != data:
         raise IpcError(f"a handle of {what} that was changed on the way")
     return body
+
+
+def unseal_fields(data: bytes, layout: struct.Struct, magic: bytes, what: str) -> tuple[Any, ...]:
+    """Return the fields of a sealed payload that is one `layout`, without the magic in front.
+
+    Raises
+    ------
+    IpcError
+        The bytes are something else, were changed, or are not as many.
+    """
+    body = unseal(data, magic, what)
+    if len(body) != layout.size:
+        raise IpcError(f"{len(data)} bytes are not as many as describe {what}")
+    return layout.unpack(body)[1:]

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from umfpy.errors import IpcError
 from umfpy.providers.host.exports import start_time
-from umfpy.providers.host.sealed import seal, unseal
+from umfpy.providers.host.sealed import seal, unseal_fields
 from umfpy.providers.level_zero.constants import ZE_MAX_DEVICE_UUID_SIZE, ZE_MAX_IPC_HANDLE_SIZE
 
 _MAGIC = b"umfpyZ1\0"
@@ -91,10 +91,7 @@ class LevelZeroPayload:
         IpcError
             The bytes are not such a payload, or not a possible one.
         """
-        body = unseal(data, _MAGIC, "Level Zero memory")
-        if len(body) != _LAYOUT.size:
-            raise IpcError(f"{len(data)} bytes are not as many as describe Level Zero memory")
-        _, uuid, *rest = _LAYOUT.unpack(body)
+        uuid, *rest = unseal_fields(data, _LAYOUT, _MAGIC, "Level Zero memory")
         payload = cls(uuid.hex(), *rest)
         possible = (
             0 < payload.size < 1 << 63
