@@ -5,13 +5,12 @@
 
 from __future__ import annotations
 
-import random
 from itertools import cycle
-from typing import NamedTuple
 
 import pytest
 
 from tests.property.cells import GRANULE, STATES, CellProvider
+from tests.property.choices import Choice, choices
 from umfpy.core.extents import COMING, HIDDEN, LEAVING, SAFE, UNBACKED, ExtentMap
 
 STEPS = 400_000
@@ -19,31 +18,6 @@ KINDS = ("allocate", "free", "split", "merge", "wait", "come and go", "retag")
 #: How often each comes, in a hundred.
 WEIGHTS = (44, 38, 5, 5, 3, 1, 4)
 EXTENTS = (1, 5, 16, 32)
-#: A prime number of choices, so that the walk does not come round in step with itself.
-CHOICES = 20_011
-
-
-class Choice(NamedTuple):
-    kind: str
-    size: int
-    alignment: int
-    stream: int
-    pick: int
-
-
-def choices(seed: int, streams: int) -> list[Choice]:
-    chance = random.Random(seed)
-    kinds = chance.choices(KINDS, WEIGHTS, k=CHOICES)
-    return [
-        Choice(
-            kind,
-            chance.choice((0, 1, 511, 512, 513, chance.randrange(8 * GRANULE))),
-            chance.choice((0, 0, 0, 0, 1, 1024, 4096)),
-            chance.randrange(streams),
-            chance.randrange(1 << 30),
-        )
-        for kind in kinds
-    ]
 
 
 class Walk:
@@ -241,6 +215,7 @@ def test_these_are_millions_of_steps() -> None:
 @pytest.mark.parametrize("streams", STREAMS)
 def test_a_map_keeps_every_invariant(streams: int, scan: int) -> None:
     walk = Walk(streams=streams, scan=scan)
-    walk.run(STEPS, choices(streams * 10 + scan % 7, streams))
+    made = choices(streams * 10 + scan % 7, streams, KINDS, WEIGHTS, largest=8 * GRANULE)
+    walk.run(STEPS, made)
     assert walk.steps == STEPS
     walk.end()

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import random
 from itertools import cycle
-from typing import NamedTuple
 
 import pytest
 
 from tests.fakes.provider import FakeFailure
 from tests.property.cells import GRANULE, CellProvider
+from tests.property.choices import Choice, choices
 from umfpy import Allocation, Growth, OutOfMemoryError, Pool
 from umfpy.core.extents import SAFE
 
@@ -17,30 +16,7 @@ STEPS = 130_000
 STREAMS = 3
 KINDS = ("allocate", "free", "resize", "wait", "trim", "fail")
 WEIGHTS = (450, 430, 100, 10, 5, 5)  # how often each comes
-CHOICES = 20_011  # a prime number, so that the walk does not come round in step with itself
 KIB = 1 << 10
-
-
-class Choice(NamedTuple):
-    kind: str
-    size: int
-    alignment: int
-    stream: int
-    pick: int
-
-
-def choices(seed: int, streams: int) -> list[Choice]:
-    chance = random.Random(seed)
-    return [
-        Choice(
-            kind,
-            chance.choice((0, 1, 511, 512, 513, chance.randrange(8 * KIB))),
-            chance.choice((0, 0, 0, 0, 1, 1024, 4096)),
-            chance.randrange(streams),
-            chance.randrange(1 << 30),
-        )
-        for kind in chance.choices(KINDS, WEIGHTS, k=CHOICES)
-    ]
 
 
 class Walk:
@@ -168,7 +144,8 @@ def test_pools_keep_every_invariant(ordered: bool, nested: bool) -> None:
     walk = Walk(ordered=ordered, nested=nested)
 
     # when
-    walk.run(STEPS, choices(2 * ordered + nested, STREAMS))
+    made = choices(2 * ordered + nested, STREAMS, KINDS, WEIGHTS, largest=8 * KIB)
+    walk.run(STEPS, made)
 
     # then
     assert walk.steps == STEPS
