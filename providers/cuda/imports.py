@@ -2,30 +2,27 @@
 
 from __future__ import annotations
 
-import threading
-from collections import Counter
-
-from umfpy.errors import DriverError, InvalidArgument, IpcError
+from umfpy.errors import DriverError, IpcError
 from umfpy.providers.cuda.driver import INVALID_CONTEXT, CudaDriver
 from umfpy.providers.cuda.ipc import CudaPayload, handle_from_bytes
+from umfpy.providers.host.opened import Opened
 
 #: CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS (cuda.h), the only flag that cuIpcOpenMemHandle knows.
 _LAZY_PEER_ACCESS = 0x1
 
 
 class CudaImports:
-    """The open mappings of one provider; its context must be current for every call."""
+    """The open mappings of one provider; its context must be current for every call.
+
+    The driver counts opens of the same memory, and so answers each with the same address.
+    """
 
     def __init__(self, driver: CudaDriver) -> None:
         self._driver = driver
-        self._lock = threading.Lock()
-        #: (address, size): native base.  The driver counts opens of the same memory, and so
-        #: answers each with the same address.
-        self._bases: dict[tuple[int, int], int] = {}
-        self._opens: Counter[tuple[int, int]] = Counter()
+        self._opened = Opened()
 
     def __len__(self) -> int:
-        return len(self._bases)
+        return len(self._opened)
 
     def open(self, payload: CudaPayload) -> int:
         """Return the address of another process's allocation here: cuIpcOpenMemHandle.
@@ -47,11 +44,9 @@ class CudaImports:
                 f"the handle asks for {payload.size} bytes at {payload.offset}, beyond what was "
                 "exported"
             )
-        key = base + payload.offset, payload.size
-        with self._lock:
-            self._bases[key] = base
-            self._opens[key] += 1
-        return key[0]
+        ptr = base + payload.offset
+        self._opened.enter(ptr, payload.size, base)
+        return ptr
 
     def close(self, ptr: int, size: int) -> None:
         """Give one open back: cuIpcCloseMemHandle.
@@ -61,24 +56,8 @@ class CudaImports:
         InvalidArgument
             Nothing of `size` bytes is open at `ptr`.
         """
-        key = ptr, size
-        with self._lock:
-            base = self._bases.get(key)
-            if base is None:
-                raise InvalidArgument(f"no imported memory of {size} bytes at {ptr:#x}")
-            self._forget_one(key)
-        try:
+        with self._opened.leaving(ptr, size) as base:
             self._driver.call("cuIpcCloseMemHandle", base)
-        except DriverError:
-            with self._lock:
-                self._bases[key] = base
-                self._opens[key] += 1
-            raise
-
-    def _forget_one(self, key: tuple[int, int]) -> None:
-        self._opens[key] -= 1
-        if not self._opens[key]:
-            del self._opens[key], self._bases[key]
 
     def _holds(self, base: int, needed: int) -> bool:
         """Return whether the mapping at `base` has that many bytes: cuMemGetAddressRange."""

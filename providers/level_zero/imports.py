@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import os
-import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 
-from umfpy.errors import DriverError, InvalidArgument, IpcError
+from umfpy.errors import DriverError, IpcError
 from umfpy.providers.host.foreign import duplicate, fetch_descriptor
 from umfpy.providers.host.later import Later
+from umfpy.providers.host.opened import Opened
 from umfpy.providers.host.system import System
 from umfpy.providers.level_zero.context import Context
 from umfpy.providers.level_zero.devices import Device
@@ -34,12 +34,10 @@ class LevelZeroImports:
         self._context = context
         self._device = device
         self._system = System("level_zero")
-        self._lock = threading.Lock()
-        #: (address, size): native base.
-        self._bases: dict[tuple[int, int], int] = {}
+        self._opened = Opened()
 
     def __len__(self) -> int:
-        return len(self._bases)
+        return len(self._opened)
 
     def open(self, payload: LevelZeroPayload, descriptors: Sequence[int]) -> int:
         """Return the address of another process's allocation here: zeMemOpenIpcHandle.
@@ -66,10 +64,9 @@ class LevelZeroImports:
             close = partial(self._driver.call, "zeMemCloseIpcHandle", self._context.handle, base)
             self._later.attempt(close)
             raise
-        key = base + payload.offset, payload.size
-        with self._lock:
-            self._bases[key] = base
-        return key[0]
+        ptr = base + payload.offset
+        self._opened.enter(ptr, payload.size, base)
+        return ptr
 
     def close(self, ptr: int, size: int) -> None:
         """Give an open back: zeMemCloseIpcHandle.
@@ -79,17 +76,8 @@ class LevelZeroImports:
         InvalidArgument
             Nothing of `size` bytes is open at `ptr`.
         """
-        key = ptr, size
-        with self._lock:
-            base = self._bases.pop(key, None)
-        if base is None:
-            raise InvalidArgument(f"no imported memory of {size} bytes at {ptr:#x}")
-        try:
+        with self._opened.leaving(ptr, size) as base:
             self._driver.call("zeMemCloseIpcHandle", self._context.handle, base)
-        except BaseException:
-            with self._lock:
-                self._bases[key] = base
-            raise
 
     @contextmanager
     def _own_handle(self, payload: LevelZeroPayload, descriptors: Sequence[int]) -> Iterator[bytes]:
