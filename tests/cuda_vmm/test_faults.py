@@ -5,71 +5,41 @@ from __future__ import annotations
 import contextlib
 import functools
 import gc
-import os
 
 import pytest
 
+from tests.fakes.driver_faults import UNKNOWN, Faults, Script, each_call_fails
 from umfpy.errors import DriverError, OutOfMemoryError, UmfpyError
 from umfpy.provider import Capability
 from umfpy.providers.cuda import CudaAsyncProvider, CudaVmmProvider
-from umfpy.providers.cuda.driver import CudaDriver
 
 MIB = 1 << 20
 UNIT = 2 * MIB
-UNKNOWN, OUT_OF_MEMORY = 999, 2
+OUT_OF_MEMORY = 2
 
 PROVIDERS = {"vmm": CudaVmmProvider, "pool": CudaAsyncProvider}
 
 
-class Faults:
-    """Lets the nth driver call of umfpy's from now fail; the test's own calls do not count."""
-
-    def __init__(self, emu, monkeypatch):
-        self.calls = self.nth = 0
-        self.code = UNKNOWN
-        original = CudaDriver.call
-
-        def call(cuda, name, *args):
-            self.calls += 1
-            if self.calls == self.nth:
-                # Contexts do not run out of memory.
-                emu.fail("*", error=UNKNOWN if name.startswith("cuCtx") else self.code)
-            return original(cuda, name, *args)
-
-        monkeypatch.setattr(CudaDriver, "call", call)
-
-
-class Script:
-    """Uses everything; a step that fails has changed nothing, and works the second time."""
+class Uses(Script):
+    """Uses everything, under contexts of the caller's that stay as they were."""
 
     def __init__(self, provider, emu, context_stack):
-        self.provider = provider
+        super().__init__(provider)
         self.emu = emu
         self.context_stack = context_stack
-        self.failures = 0
 
     def state(self):
         """What is at which addresses."""
         live = self.emu.live()
         kinds = ("mappings", "pooled", "opens", "pool_opens", "exports")
         held = {kind: sorted(live.get(kind, [])) for kind in kinds}
-        return held, self.provider.live_count(), self.context_stack()
+        return held, super().state(), self.context_stack()
 
     def step(self, function, *args):
-        before = self.state()
-        try:
-            result = function(*args)
-        except UmfpyError:
-            self.failures += 1
-            assert self.state() == before
-            result = function(*args)
-        assert self.context_stack() == before[2]
+        stack = self.context_stack()
+        result = super().step(function, *args)
+        assert self.context_stack() == stack
         return result
-
-    def read(self, ptr, size):
-        data = bytearray(size)
-        self.step(self.provider.copy, data, ptr, size)
-        return bytes(data)
 
     def run(self):
         provider, step = self.provider, self.step
@@ -172,34 +142,19 @@ class Script:
 @pytest.mark.parametrize("code", [UNKNOWN, OUT_OF_MEMORY])
 @pytest.mark.parametrize("kind", list(PROVIDERS))
 def test_nth_driver_call_fails(kind, code, emu, context_stack, callers_contexts, monkeypatch):
-    faults = Faults(emu, monkeypatch)
-    faults.code = code
-    provider = PROVIDERS[kind]()
-    made = faults.calls
-    script = Script(provider, emu, context_stack)
-    script.run()
-    total = faults.calls - made
-    assert script.failures == 0
+    faults = Faults(emu, monkeypatch, code=code)
+    total, failures = each_call_fails(
+        lambda: Uses(PROVIDERS[kind](), emu, context_stack), faults, emu
+    )
     assert total > 60
-    provider.close()
-    failures, clean, files = 0, emu.leaks(), len(os.listdir("/proc/self/fd"))
-    for nth in range(1, total + 1):
-        provider = PROVIDERS[kind]()
-        faults.nth = faults.calls + nth
-        script = Script(provider, emu, context_stack)
-        script.run()
-        failures += script.failures
-        assert faults.calls >= faults.nth
-        provider.close()
-        assert emu.leaks() == clean
     # Failures to pop a context or to release something are mended, the others are seen.
     assert failures > total // 2
-    assert len(os.listdir("/proc/self/fd")) == files
 
 
 @pytest.mark.parametrize("kind", list(PROVIDERS))
 def test_nth_call_of_constructor_and_close_fails(kind, emu, callers_contexts, monkeypatch):
     faults, clean = Faults(emu, monkeypatch), emu.live()
+    faults.armed = True
     PROVIDERS[kind]().close()
     total = faults.calls
     failures = 0

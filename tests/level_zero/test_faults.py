@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import functools
 import gc
-import os
 
 import pytest
 
+from tests.fakes.driver_faults import Faults, Script, each_call_fails
 from umfpy.errors import UmfpyError
 from umfpy.provider import Capability
 from umfpy.providers.level_zero import LevelZeroProvider, LevelZeroVmmProvider
@@ -24,44 +24,12 @@ def make(kind):
     return LevelZeroProvider(0, kind, resident_devices=[2])
 
 
-class Faults:
-    """Lets the nth driver call of umfpy's from now fail; the test's own calls do not count."""
-
-    def __init__(self, emu, monkeypatch):
-        self.calls = self.nth = 0
-        self.code = CODES[0]
-        original = LevelZeroDriver.call
-
-        def call(driver, name, *args):
-            self.calls += 1
-            if self.calls == self.nth:
-                emu.fail("*", error=self.code)
-            original(driver, name, *args)
-
-        monkeypatch.setattr(LevelZeroDriver, "call", call)
-
-
-class Script:
-    """Uses everything; a step that fails has changed nothing, and works the second time."""
+class Uses(Script):
+    """Uses everything, some of it on a list of the caller's."""
 
     def __init__(self, provider, stream):
-        self.provider = provider
+        super().__init__(provider)
         self.stream = stream
-        self.failures = 0
-
-    def step(self, function, *args):
-        live = self.provider.live_count()
-        try:
-            return function(*args)
-        except UmfpyError:
-            self.failures += 1
-            assert self.provider.live_count() == live
-            return function(*args)
-
-    def read(self, ptr, size):
-        data = bytearray(size)
-        self.step(self.provider.copy, data, ptr, size)
-        return bytes(data)
 
     def run(self):
         provider, step = self.provider, self.step
@@ -152,28 +120,10 @@ def stream(emu):
 @pytest.mark.parametrize("code", CODES, ids=lambda code: code.name)
 @pytest.mark.parametrize("kind", ["device", "host", "shared", "vmm"])
 def test_nth_driver_call_fails(kind, code, emu, stream, monkeypatch):
-    faults = Faults(emu, monkeypatch)
-    faults.code = code
-    provider = make(kind)
-    made = faults.calls
-    script = Script(provider, stream)
-    script.run()
-    total = faults.calls - made
-    assert script.failures == 0
+    faults = Faults(emu, monkeypatch, LevelZeroDriver, code)
+    total, failures = each_call_fails(lambda: Uses(make(kind), stream), faults, emu)
     assert total > 30
-    provider.close()
-    failures, clean, files = 0, emu.leaks(), len(os.listdir("/proc/self/fd"))
-    for nth in range(1, total + 1):
-        provider = make(kind)
-        faults.nth = faults.calls + nth
-        script = Script(provider, stream)
-        script.run()
-        failures += script.failures
-        assert faults.calls >= faults.nth
-        provider.close()
-        assert emu.leaks() == clean
     assert failures > total // 2
-    assert len(os.listdir("/proc/self/fd")) == files
 
 
 @pytest.mark.parametrize("kind", ["device", "host", "shared", "vmm"])
@@ -184,7 +134,8 @@ def test_nth_call_of_constructor_and_close_fails(kind, emu, monkeypatch):
             pass
         provider.close()
 
-    faults, clean = Faults(emu, monkeypatch), emu.live()
+    faults, clean = Faults(emu, monkeypatch, LevelZeroDriver, CODES[0]), emu.live()
+    faults.armed = True
     use()
     total = faults.calls
     assert total > 10
