@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import sys
-import threading
 import weakref
-from typing import TYPE_CHECKING, SupportsIndex
 
 from umfpy.core.pages import set_unit, stream_number
 from umfpy.core.pool import Allocation
@@ -15,13 +13,11 @@ from umfpy.manager.holdings import Holdings
 from umfpy.manager.persistent import PersistentPool
 from umfpy.manager.pins import Pins
 from umfpy.manager.serving import Server
+from umfpy.pools.freeing import StreamPassingPool
 from umfpy.pools.rungs import Trimmed, check_rung
 
-if TYPE_CHECKING:
-    from umfpy.core.pool import Stream
 
-
-class WindowPool(HeldPool):
+class WindowPool(HeldPool, StreamPassingPool):
     """Gives out slices of persistent memory that a captured graph may hold as well.
 
     Its user can free an allocation at any time, while a pin keeps the slice below: so each
@@ -41,17 +37,6 @@ class WindowPool(HeldPool):
         self._pins = pins
         self._server = server
         self._slices: dict[int, Allocation] = {}  # by extent
-        self._freeing = threading.local()
-
-    def free(
-        self, ptr: int | None, size: SupportsIndex | None = None, stream: Stream = None
-    ) -> None:
-        """Free what `malloc` returned; as `Pool.free`."""
-        self._freeing.stream = stream
-        try:
-            super().free(ptr, size, stream)
-        finally:
-            self._freeing.stream = None
 
     def _obtain(self, size: int, alignment: int, stream: int, index: bool) -> int:
         slice_ = self._server.allocate(size, alignment, stream, False)
@@ -71,7 +56,7 @@ class WindowPool(HeldPool):
     def _discard(self, block: int, generation: int) -> None:
         extent = self.map.detach(block, generation)
         slice_ = self._slices.pop(extent.index)
-        stream: Stream = getattr(self._freeing, "stream", None)
+        stream = self._freeing.stream
         if stream is not None and not self._pins.hold(slice_):
             slice_.free(stream_number(stream))
         # Else it goes with the last reference, which may be a pin's.

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import threading
-from typing import TYPE_CHECKING, SupportsIndex
+from typing import TYPE_CHECKING
 
 from umfpy.pools.base import ProviderPool
+from umfpy.pools.freeing import StreamPassingPool
 from umfpy.pools.growth import round_up
 
 if TYPE_CHECKING:
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 _SEVERAL = 0xFFFFFFFFFFFFFFFE
 
 
-class CallersPool(ProviderPool):
+class CallersPool(StreamPassingPool):
     """A pool over a `SlabPool`, in whose one extent map the C functions find what they gave.
 
     Every allocation is an extent, nested in its cell.  It is given back to the stream that the
@@ -25,24 +25,13 @@ class CallersPool(ProviderPool):
     """
 
     def __init__(self, slabs: SlabPool) -> None:
-        super().__init__(slabs, name=f"{slabs.name}/c", direct=True)
+        super().__init__(slabs, name=f"{slabs.name}/c")
         self._slabs = slabs
-        self._freeing = threading.local()
 
     @property
     def manager(self) -> ProviderPool:
         """The `SlabPool`, which `find` tells."""
         return self._slabs
-
-    def free(
-        self, ptr: int | None, size: SupportsIndex | None = None, stream: Stream = None
-    ) -> None:
-        """Free what `malloc` returned; as `Pool.free`."""
-        self._freeing.stream = stream
-        try:
-            super().free(ptr, size, stream)
-        finally:
-            self._freeing.stream = None
 
     def _obtain(self, size: int, alignment: int, stream: int, index: bool) -> int:
         ptr = self._slabs.malloc(size, alignment, stream)
@@ -69,5 +58,5 @@ class CallersPool(ProviderPool):
         """Return the stream after whose work the memory is free."""
         known = self.map.describe_in(extent, extent.base)
         recorded = None if known is None else known["stream"]
-        said: Stream = getattr(self._freeing, "stream", None)
+        said = self._freeing.stream
         return recorded if said is None or recorded == _SEVERAL else said
