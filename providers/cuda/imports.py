@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from umfpy.errors import DriverError, IpcError
 from umfpy.providers.cuda.driver import INVALID_CONTEXT, CudaDriver
-from umfpy.providers.cuda.ipc import CudaPayload, handle_from_bytes
+from umfpy.providers.cuda.ipc import CudaPayload
+from umfpy.providers.cuda.structs import filled
 from umfpy.providers.host.opened import Opened
 
 #: CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS (cuda.h), the only flag that cuIpcOpenMemHandle knows.
@@ -32,7 +33,7 @@ class CudaImports:
         IpcError
             The driver does not open it, or it is smaller than the payload says.
         """
-        handle = handle_from_bytes(self._driver.bindings, payload.handle)
+        handle = filled(self._driver.bindings.CUipcMemHandle(), payload.handle)
         try:
             opened = self._driver.call("cuIpcOpenMemHandle", handle, _LAZY_PEER_ACCESS)
         except DriverError as error:

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import ctypes
 import struct
 from dataclasses import dataclass
-from types import ModuleType
-from typing import Any
 
 from umfpy.errors import IpcError
 from umfpy.providers.host.sealed import seal, unseal_fields
 
 _MAGIC = b"umfpyC1\0"
-#: CU_IPC_HANDLE_SIZE (cuda.h).
+#: Bytes of a CUipcMemHandle: CU_IPC_HANDLE_SIZE (cuda.h).
 HANDLE_SIZE = 64
 _LAYOUT = struct.Struct(f"<8s16s{HANDLE_SIZE}sQQ")
 
@@ -44,15 +41,3 @@ class CudaPayload:
         if not 0 < size < 1 << 63 or offset >= 1 << 63:
             raise IpcError(f"a CUDA handle with an impossible range: {size} bytes at {offset}")
         return cls(uuid.hex(), handle, offset, size)
-
-
-def handle_bytes(handle: Any) -> bytes:
-    """Return what a CUipcMemHandle holds; not every version of the bindings has its field."""
-    return ctypes.string_at(handle.getPtr(), HANDLE_SIZE)
-
-
-def handle_from_bytes(bindings: ModuleType, data: bytes) -> Any:
-    """Return a CUipcMemHandle that holds these 64 bytes."""
-    handle = bindings.CUipcMemHandle()
-    ctypes.memmove(handle.getPtr(), data, HANDLE_SIZE)
-    return handle

@@ -15,8 +15,9 @@ from umfpy.providers.cuda.driver import CudaDriver
 from umfpy.providers.cuda.native import NativeProvider
 from umfpy.providers.cuda.pooled_driver import DriverPool, DriverPoolStats
 from umfpy.providers.cuda.pooled_imports import PooledImports
-from umfpy.providers.cuda.pooled_ipc import PooledPayload, pointer_bytes
+from umfpy.providers.cuda.pooled_ipc import POINTER_SIZE, PooledPayload
 from umfpy.providers.cuda.renewed import Renewed
+from umfpy.providers.cuda.structs import struct_bytes
 from umfpy.providers.cuda.vmm_sharing import Exporter, Exports, descriptors_of
 from umfpy.providers.cuda.vmm_support import (
     POSIX_DESCRIPTOR,
@@ -191,7 +192,8 @@ class CudaAsyncProvider(NativeProvider):
         with self._pieces.changed(ptr, size) as piece:
             pool_fd, uuid = self._pool.descriptor(), self.ipc_scope()
             # Last, because the driver has no call that takes it back.
-            pointer = pointer_bytes(self._driver.call("cuMemPoolExportPointer", piece.origin))
+            exported = self._driver.call("cuMemPoolExportPointer", piece.origin)
+            pointer = struct_bytes(exported, POINTER_SIZE)
             offset = ptr - piece.origin
 
             def make(exporter: Exporter) -> bytes:

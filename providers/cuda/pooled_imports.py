@@ -10,7 +10,8 @@ from functools import partial
 from umfpy.errors import DriverError, InvalidArgument, IpcError, UmfpyError
 from umfpy.providers.cuda.driver import CudaDriver
 from umfpy.providers.cuda.pooled_driver import DriverPool, posix_descriptor
-from umfpy.providers.cuda.pooled_ipc import PooledPayload, pointer_from_bytes
+from umfpy.providers.cuda.pooled_ipc import PooledPayload
+from umfpy.providers.cuda.structs import filled
 from umfpy.providers.host.later import Later
 
 
@@ -56,7 +57,8 @@ class PooledImports:
                 raise _refused(error) from error
             self._pools[payload.pool_id] = imported
             try:
-                pointer = pointer_from_bytes(self._driver.bindings, payload.pointer)
+                empty = self._driver.bindings.CUmemPoolPtrExportData()
+                pointer = filled(empty, payload.pointer)
                 what = imported.pool.handle, pointer
                 base = int(self._driver.call("cuMemPoolImportPointer", *what))
             except UmfpyError as error:

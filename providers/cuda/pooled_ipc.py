@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import ctypes
 import struct
 from dataclasses import dataclass
-from types import ModuleType
-from typing import Any
 
 from umfpy.errors import IpcError
 from umfpy.providers.cuda.vmm_sharing import Exporter
@@ -15,8 +12,8 @@ from umfpy.providers.host.sealed import seal, unseal_fields
 _MAGIC = b"umfpyP1\0"
 _WHAT = "memory of a CUDA pool"
 #: Bytes of a CUmemPoolPtrExportData (cuda.h).
-_POINTER_SIZE = 64
-_LAYOUT = struct.Struct(f"<8s16sQQi16s16si{_POINTER_SIZE}sQQ")
+POINTER_SIZE = 64
+_LAYOUT = struct.Struct(f"<8s16sQQi16s16si{POINTER_SIZE}sQQ")
 
 
 @dataclass(frozen=True)
@@ -78,15 +75,3 @@ class PooledPayload:
                 f"at {payload.offset}, process {pid}"
             )
         return payload
-
-
-def pointer_bytes(pointer: Any) -> bytes:
-    """Return what a CUmemPoolPtrExportData holds; not every version of the bindings shows it."""
-    return ctypes.string_at(pointer.getPtr(), _POINTER_SIZE)
-
-
-def pointer_from_bytes(bindings: ModuleType, data: bytes) -> Any:
-    """Return a CUmemPoolPtrExportData that holds these 64 bytes."""
-    pointer = bindings.CUmemPoolPtrExportData()
-    ctypes.memmove(pointer.getPtr(), data, _POINTER_SIZE)
-    return pointer

@@ -13,9 +13,10 @@ from umfpy.provider import Capability
 from umfpy.providers.cuda.context import PrimaryContext
 from umfpy.providers.cuda.driver import NOT_SUPPORTED, CudaDriver
 from umfpy.providers.cuda.imports import CudaImports
-from umfpy.providers.cuda.ipc import CudaPayload, handle_bytes
+from umfpy.providers.cuda.ipc import HANDLE_SIZE, CudaPayload
 from umfpy.providers.cuda.kinds import KINDS
 from umfpy.providers.cuda.native import LIKELY_ALIGNMENT, NativeProvider
+from umfpy.providers.cuda.structs import struct_bytes
 from umfpy.providers.cuda.vmm_support import device_has, granularity, physical_properties
 from umfpy.providers.host.pages import SYSTEM_PAGE
 from umfpy.units import format_size
@@ -130,7 +131,8 @@ class CudaProvider(NativeProvider):
         base = self._pieces.at(ptr, size, "CUDA allocation").origin
         with self._context:
             handle = self._driver.call("cuIpcGetMemHandle", base)
-        return CudaPayload(self.ipc_scope(), handle_bytes(handle), ptr - base, size).pack()
+        data = struct_bytes(handle, HANDLE_SIZE)
+        return CudaPayload(self.ipc_scope(), data, ptr - base, size).pack()
 
     def ipc_release(self, payload: bytes) -> None:
         """Nothing to give back: CUDA's handles live as long as the allocation."""
