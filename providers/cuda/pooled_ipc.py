@@ -13,7 +13,7 @@ _MAGIC = b"umfpyP1\0"
 _WHAT = "memory of a CUDA pool"
 #: Bytes of a CUmemPoolPtrExportData (cuda.h).
 POINTER_SIZE = 64
-_LAYOUT = struct.Struct(f"<8s16sQQi16s16si{POINTER_SIZE}sQQ")
+_LAYOUT = struct.Struct(f"<8s16s{Exporter.LAYOUT}16si{POINTER_SIZE}sQQ")
 
 
 @dataclass(frozen=True)
@@ -34,15 +34,11 @@ class PooledPayload:
 
     def pack(self) -> bytes:
         """Return the payload as bytes."""
-        who = self.exporter
         return seal(
             _LAYOUT.pack(
                 _MAGIC,
                 bytes.fromhex(self.uuid),
-                who.pid,
-                who.started,
-                who.ticket,
-                who.nonce,
+                *self.exporter.fields,
                 self.pool_id,
                 self.pool_fd,
                 self.pointer,
@@ -66,8 +62,7 @@ class PooledPayload:
             0 < payload.size < 1 << 63
             and payload.offset < 1 << 63
             and payload.pool_fd >= 0
-            and ticket >= 0
-            and 0 < pid < 1 << 31
+            and payload.exporter.possible
         )
         if not possible:
             raise IpcError(

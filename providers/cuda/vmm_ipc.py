@@ -11,7 +11,7 @@ from umfpy.providers.host.sealed import seal, unseal
 
 _MAGIC = b"umfpyV1\0"
 _WHAT = "mapped CUDA memory"
-_HEAD = struct.Struct("<8s16sQQi16sQI")
+_HEAD = struct.Struct(f"<8s16s{Exporter.LAYOUT}QI")
 _CHUNK = struct.Struct("<iQ")
 
 #: No address is beyond this, and so no allocation.
@@ -39,14 +39,10 @@ class VmmPayload:
 
     def pack(self) -> bytes:
         """Return the payload as bytes."""
-        who = self.exporter
         head = _HEAD.pack(
             _MAGIC,
             bytes.fromhex(self.uuid),
-            who.pid,
-            who.started,
-            who.ticket,
-            who.nonce,
+            *self.exporter.fields,
             self.size,
             len(self.chunks),
         )
@@ -73,15 +69,13 @@ class VmmPayload:
         return payload
 
     def _check(self) -> None:
-        who = self.exporter
         possible = (
             0 < self.size <= self.length < _LARGEST
             and all(size > 0 and fd >= 0 for fd, size in self.chunks)
-            and 0 < who.pid < 1 << 31
-            and who.ticket >= 0
+            and self.exporter.possible
         )
         if not possible:
             raise IpcError(
                 f"a handle of {_WHAT} with an impossible range or process: {self.size} bytes in "
-                f"chunks of {self.length}, process {who.pid}"
+                f"chunks of {self.length}, process {self.exporter.pid}"
             )

@@ -10,6 +10,7 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from typing import ClassVar
 
 from umfpy.errors import IpcError
 from umfpy.providers.host.exports import start_time
@@ -36,6 +37,19 @@ class Exporter:
     started: int
     ticket: int
     nonce: bytes = field(default_factory=lambda: secrets.token_bytes(16))
+
+    #: The format of `fields` in a payload.
+    LAYOUT: ClassVar[str] = "QQi16s"
+
+    @property
+    def fields(self) -> tuple[int, int, int, bytes]:
+        """What `Exporter` is made of, in the order of its arguments."""
+        return self.pid, self.started, self.ticket, self.nonce
+
+    @property
+    def possible(self) -> bool:
+        """Whether there can be such a process, with such a descriptor."""
+        return 0 < self.pid < 1 << 31 and self.ticket >= 0
 
 
 @dataclass(frozen=True)
