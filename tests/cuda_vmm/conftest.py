@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from collections.abc import Callable, Iterator
 
 import pytest
@@ -78,22 +76,3 @@ def callers_contexts(
     for ordinal in ordinals:
         driver.cuCtxPopCurrent()
         driver.cuDevicePrimaryCtxRelease(ordinal)
-
-
-@pytest.fixture
-def run_python() -> Callable[..., str]:
-    """Run a program in a new interpreter and return what it prints."""
-
-    def run(program: str, *args: str, fds: tuple[int, ...] = ()) -> str:
-        done = subprocess.run(
-            [sys.executable, "-W", "error", "-c", program, *args],
-            capture_output=True,
-            text=True,
-            timeout=60,
-            pass_fds=fds,
-            check=False,
-        )
-        assert done.returncode == 0, done.stderr
-        return done.stdout.strip()
-
-    return run

@@ -12,6 +12,7 @@ import pytest
 from cuda.bindings.driver import CUresult
 
 import umfpy
+from tests.fakes.programs import run_python
 from umfpy.errors import InvalidArgument, IpcError, OutOfMemoryError
 from umfpy.providers.cuda import CudaAsyncProvider, CudaVmmProvider
 from umfpy.providers.cuda.pooled_ipc import PooledPayload
@@ -68,7 +69,7 @@ def shared(emu, kind):
 
 
 @pytest.mark.parametrize("carried", [False, True])
-def test_another_process_opens_all_of_it(shared, kind, carried, run_python, read):
+def test_another_process_opens_all_of_it(shared, kind, carried, read):
     provider, ptr, size, payload = shared
     provider.copy(ptr + size - 16, b"16 bytes at end.", 16)
     fds = tuple(provider.ipc_descriptors(payload)) if carried else ()
@@ -302,7 +303,7 @@ def parts(provider):
     provider.free(ptr + 4 * UNIT, UNIT)
 
 
-def test_whole_chunks_inside_a_piece_are_exported(parts, run_python, read):
+def test_whole_chunks_inside_a_piece_are_exported(parts, read):
     provider, ptr = parts
     root = ptr - UNIT, 12 * MIB
     wanted = provider.ipc_range(ptr + UNIT + 100, UNIT, root)

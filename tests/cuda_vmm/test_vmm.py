@@ -8,6 +8,7 @@ import pytest
 from cuda.bindings import driver
 
 import umfpy
+from tests.fakes.programs import run_python
 from umfpy.errors import (
     DriverError,
     DriverUnavailable,
@@ -269,7 +270,7 @@ def test_close_waits_for_live_memory_and_can_be_tried_again(emu):
     provider.close()
 
 
-def test_a_child_that_was_forked_is_told(run_python):
+def test_a_child_that_was_forked_is_told():
     program = """
 import os, umfpy
 emu = umfpy.emulate("cuda", memory="1GiB")

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import ctypes
 import os
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from unittest import mock
 
 import pytest
 
-from tests.fakes import programs
 from umfpy.providers.emulated import EmulatedLevelZero, emulate
 
 # Also for the processes that are started here: they get this process's sys.path.
@@ -27,15 +25,3 @@ def emu() -> Iterator[EmulatedLevelZero]:
         yield emulated
         emulated.clear_faults()
         assert emulated.leaks() == before
-
-
-@pytest.fixture
-def run_python() -> Callable[..., str]:
-    """Run a program in a new interpreter and return what it prints."""
-    return programs.run_python
-
-
-@pytest.fixture
-def peek() -> Callable[[int, int], bytes]:
-    """Read host memory at an address."""
-    return ctypes.string_at

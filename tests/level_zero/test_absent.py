@@ -8,6 +8,7 @@ import os
 import null_driver
 import pytest
 
+from tests.fakes.programs import run_python
 from umfpy.errors import DriverUnavailable
 from umfpy.providers.emulated import emulate
 from umfpy.providers.level_zero import LevelZeroProvider, LevelZeroVmmProvider, library
@@ -39,7 +40,7 @@ def null(tmp_path_factory):
     return str(null_driver.build(tmp_path_factory.mktemp("null")))
 
 
-def test_no_loader(run_python):
+def test_no_loader():
     program = (
         "from umfpy.providers.level_zero import library\n"
         "library.LOADER = 'libze_no_such_loader.so.1'\n" + ASK
@@ -62,7 +63,7 @@ def test_a_loader_that_is_too_old():
 
 
 @needs_loader
-def test_a_loader_without_drivers(run_python):
+def test_a_loader_without_drivers():
     for _ in range(2):
         answer = run_python(ASK, env=environment(ZE_ENABLE_ALT_DRIVERS="/nowhere/driver.so"))
         assert answer.startswith("DriverUnavailable Level Zero's loader finds no driver")
@@ -71,14 +72,14 @@ def test_a_loader_without_drivers(run_python):
 
 
 @needs_loader
-def test_an_attempt_that_failed_fails_again_in_the_same_words(run_python):
+def test_an_attempt_that_failed_fails_again_in_the_same_words():
     """The loader looks once; asking it a second time must not end in something else."""
     answers = run_python(ASK + ASK, env=environment(ZE_ENABLE_ALT_DRIVERS="/nowhere/driver.so"))
     first, second = answers.splitlines()
     assert first == second
 
 
-def test_a_driver_without_devices(emu, run_python):
+def test_a_driver_without_devices(emu):
     words = "has 1 driver but no device; look at ZE_AFFINITY_MASK"
     emulate("level_zero", devices=0)
     for provider in (LevelZeroProvider, LevelZeroVmmProvider):
@@ -99,7 +100,7 @@ def test_a_driver_without_devices(emu, run_python):
     ],
     ids=["no devices", "silent device", "memory that is none"],
 )
-def test_a_driver_that_does_nothing(null, run_python, variables, words):
+def test_a_driver_that_does_nothing(null, variables, words):
     answer = run_python(ASK, env=environment(ZE_ENABLE_ALT_DRIVERS=null, **variables))
     assert words in answer
 
@@ -128,11 +129,11 @@ print(os.waitstatus_to_exitcode(status))
 """
 
 
-def test_a_forked_child_is_told_to_spawn(run_python):
+def test_a_forked_child_is_told_to_spawn():
     assert run_python(FORKED) == "7"
 
 
-def test_a_fork_before_level_zero_is_used_is_fine(run_python):
+def test_a_fork_before_level_zero_is_used_is_fine():
     program = """
 import os, umfpy
 umfpy.emulate("level_zero", memory="1GiB")
@@ -146,7 +147,7 @@ print(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))
     assert run_python(program) == "3"
 
 
-def test_exit_with_live_memory_is_silent(run_python):
+def test_exit_with_live_memory_is_silent():
     program = """
 import umfpy
 umfpy.emulate("level_zero", memory="1GiB")

@@ -8,6 +8,7 @@ import threading
 import pytest
 
 import umfpy
+from tests.fakes.programs import run_python
 from umfpy.errors import DriverError, InvalidArgument, NotSupported, OutOfMemoryError
 from umfpy.providers.level_zero import LevelZeroProvider, LevelZeroVmmProvider, library
 from umfpy.providers.level_zero import base as base_module
@@ -389,7 +390,7 @@ print(seen.decode(), *emu.leaks())
 """
 
 
-def test_a_dropped_provider_leaves_memory_open_that_nobody_has_closed(run_python):
+def test_a_dropped_provider_leaves_memory_open_that_nobody_has_closed():
     """And so the context, as with allocations: somebody may still have the address."""
     assert run_python(DROPPED) == "alive opens contexts"
 

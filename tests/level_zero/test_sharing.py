@@ -9,6 +9,7 @@ from dataclasses import replace
 
 import pytest
 
+from tests.fakes.programs import run_python
 from umfpy import ProxyPool
 from umfpy.errors import DriverError, InvalidArgument, IpcError, NotSupported
 from umfpy.providers.level_zero import LevelZeroProvider, imports
@@ -53,7 +54,7 @@ def descriptors():
 
 @pytest.mark.parametrize("sent", [False, True], ids=["fetched", "sent along"])
 @pytest.mark.parametrize("index", [0, 2])
-def test_another_process_opens_by_uuid(index, sent, emu, run_python):
+def test_another_process_opens_by_uuid(index, sent, emu):
     provider = LevelZeroProvider(index)
     ptr = provider.alloc(MIB)
     provider.copy(ptr, b"hello", 5)
@@ -73,7 +74,7 @@ def test_another_process_opens_by_uuid(index, sent, emu, run_python):
     provider.close()
 
 
-def test_an_allocation_that_is_a_part_of_a_native_one(provider, emu, run_python):
+def test_an_allocation_that_is_a_part_of_a_native_one(provider, emu):
     emu.fail("zeMemAllocDevice", error=Result.ZE_RESULT_ERROR_UNSUPPORTED_ALIGNMENT)
     ptr = provider.alloc(MIB, 8 * MIB)
     provider.copy(ptr, b"inner", 5)
@@ -257,7 +258,7 @@ def forgeries(genuine, count):
 
 
 @pytest.mark.refuses("zeMemOpenIpcHandle", Result.ZE_RESULT_ERROR_INVALID_ARGUMENT)
-def test_forged_payloads_open_nothing_beyond_and_crash_nothing(provider, emu, run_python):
+def test_forged_payloads_open_nothing_beyond_and_crash_nothing(provider, emu):
     ptr = provider.alloc(2 * MIB)
     genuine = LevelZeroPayload.unpack(provider.ipc_export(ptr, 2 * MIB))
     forged = list(forgeries(genuine, 400))
@@ -304,7 +305,7 @@ def damaged(handle, count):
 
 
 @pytest.mark.refuses("zeMemOpenIpcHandle", Result.ZE_RESULT_ERROR_INVALID_ARGUMENT)
-def test_forged_and_damaged_handles_through_open_ipc(provider, emu, run_python):
+def test_forged_and_damaged_handles_through_open_ipc(provider, emu):
     pool = ProxyPool(provider)
     allocation = pool.allocate(2 * MIB)
     handle = allocation.ipc_handle()
@@ -351,7 +352,7 @@ print(emu.leaks())
 """
 
 
-def test_a_loader_that_has_everything(run_python):
+def test_a_loader_that_has_everything():
     """Called directly, the driver also has what older loaders do not pass on."""
     calls, name, leaks = run_python(WITHOUT_LOADER).splitlines()
     assert calls == "3 0"

@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from tests.fakes import programs
 from umfpy.providers.emulated import EmulatedCuda, emulate
 
 
@@ -19,12 +18,6 @@ def emu() -> Iterator[EmulatedCuda]:
     yield emulated
     emulated.clear_faults()
     assert emulated.leaks() == before
-
-
-@pytest.fixture
-def run_python() -> Callable[..., str]:
-    """Run a program in a new interpreter and return what it prints."""
-    return programs.run_python
 
 
 @pytest.fixture

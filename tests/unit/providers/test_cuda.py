@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from cuda.bindings import driver
 
+from tests.fakes.programs import run_python
 from umfpy.errors import (
     DriverError,
     InvalidArgument,
@@ -390,7 +391,7 @@ provider.close()
 
 @pytest.mark.parametrize("ordinal", [0, 1])
 @pytest.mark.parametrize("alignment", [0, 64 * MIB])
-def test_another_process_opens_by_uuid(ordinal, alignment, emu, run_python):
+def test_another_process_opens_by_uuid(ordinal, alignment, emu):
     provider = CudaProvider(ordinal)
     ptr = provider.alloc(MIB, alignment)
     provider.copy(ptr, b"hello", 5)
@@ -414,7 +415,7 @@ def test_only_whole_allocations_are_exported(device):
 
 @pytest.mark.refuses("cuIpcOpenMemHandle", driver.CUresult.CUDA_ERROR_INVALID_CONTEXT)
 @pytest.mark.refuses("cuIpcOpenMemHandle", driver.CUresult.CUDA_ERROR_INVALID_VALUE)
-def test_handles_that_cannot_be_opened(device, emu, run_python):
+def test_handles_that_cannot_be_opened(device, emu):
     ptr = device.alloc(MIB)
     payload, scope = device.ipc_export(ptr, MIB), device.ipc_scope()
     with pytest.raises(IpcError, match="in the process that made it"):
@@ -451,7 +452,7 @@ except DriverUnavailable as error: print(error)
 """
 
 
-def test_what_is_missing_is_named(emu, run_python):
+def test_what_is_missing_is_named(emu):
     assert "umfpy[cuda13]" in run_python(MISSING, "binding")
     clean = {k: v for k, v in os.environ.items() if k not in ("LD_PRELOAD", "UMFPY_EMULATE_CUDA")}
     answer = run_python(MISSING, "driver", env=clean)
@@ -486,11 +487,11 @@ print(os.waitstatus_to_exitcode(status))
 """
 
 
-def test_a_forked_child_is_told_to_spawn(emu, run_python):
+def test_a_forked_child_is_told_to_spawn(emu):
     assert run_python(FORKED) == "6"
 
 
-def test_exit_with_live_memory_is_silent(emu, run_python):
+def test_exit_with_live_memory_is_silent(emu):
     program = "from umfpy import CudaProvider\np = CudaProvider(); p.alloc(4096); print('done')"
     assert run_python(program) == "done"
 

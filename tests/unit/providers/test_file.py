@@ -8,6 +8,7 @@ import stat
 
 import pytest
 
+from tests.fakes.programs import run_python
 from umfpy.errors import InvalidArgument, IpcError, NotSupported, OutOfMemoryError
 from umfpy.providers.host import FileProvider
 
@@ -80,7 +81,7 @@ def test_a_file_that_took_the_place_of_one_not_kept_stays(tmp_path):
     assert path.exists()
 
 
-def test_a_file_that_is_not_kept_goes_at_exit_but_not_with_a_forked_child(tmp_path, run_python):
+def test_a_file_that_is_not_kept_goes_at_exit_but_not_with_a_forked_child(tmp_path):
     path = tmp_path / "memory"
     run_python(
         f"""
@@ -97,7 +98,7 @@ if child:
     assert not path.exists()
 
 
-def test_two_providers_on_one_file(provider, tmp_path, run_python):
+def test_two_providers_on_one_file(provider, tmp_path):
     with pytest.raises(InvalidArgument, match="in use by another provider"):
         FileProvider(tmp_path / "memory")
     program = (
@@ -166,7 +167,7 @@ def test_a_full_disk_is_an_error_and_leaves_the_file_as_it_was():
     provider.close()
 
 
-def test_a_limit_on_file_size_is_an_error_not_a_signal(tmp_path, run_python):
+def test_a_limit_on_file_size_is_an_error_not_a_signal(tmp_path):
     program = (
         "import os, resource, sys; from umfpy import OutOfMemoryError\n"
         "from umfpy.providers.host import FileProvider\n"
@@ -195,7 +196,7 @@ else:
 """
 
 
-def test_another_process_opens_by_path(provider, run_python, peek):
+def test_another_process_opens_by_path(provider, peek):
     ptr = provider.alloc(PAGE)
     provider.copy(ptr, b"hello", 5)
     payload = provider.ipc_export(ptr, PAGE)
@@ -205,7 +206,7 @@ def test_another_process_opens_by_path(provider, run_python, peek):
     assert "was freed" in run_python(IMPORTER, payload.hex())
 
 
-def test_a_vanished_file(provider, tmp_path, run_python):
+def test_a_vanished_file(provider, tmp_path):
     ptr = provider.alloc(PAGE)
     payload = provider.ipc_export(ptr, PAGE)
     (tmp_path / "memory").rename(tmp_path / "moved")

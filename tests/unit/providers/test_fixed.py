@@ -10,6 +10,7 @@ import weakref
 import numpy as np
 import pytest
 
+from tests.fakes.programs import run_python
 from umfpy.errors import InvalidArgument, NotSupported, OutOfMemoryError
 from umfpy.provider import Capability
 from umfpy.providers.host import FixedProvider
@@ -167,7 +168,7 @@ def test_a_buffer_in_use_cannot_be_resized():
     buffer.extend(b"x")
 
 
-def test_exit_with_a_live_provider_is_silent(run_python):
+def test_exit_with_a_live_provider_is_silent():
     program = (
         "from umfpy.providers.host import FixedProvider\n"
         "p = FixedProvider(bytearray(4096)); p.alloc(64); print('done')"

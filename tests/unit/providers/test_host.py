@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.fakes.programs import run_python
 from tests.fakes.resident import resident
 from umfpy.errors import (
     InvalidArgument,
@@ -182,7 +183,7 @@ def test_named_object_is_there_until_close_and_taken_by_one():
     provider.free(ptr, PAGE)
 
 
-def test_named_object_of_a_killed_process_is_taken_over(run_python, peek):
+def test_named_object_of_a_killed_process_is_taken_over(peek):
     run_python(
         "import os; from umfpy import HostProvider\n"
         f"p = HostProvider(shared=True, name='{TAG}-killed')\n"
@@ -197,7 +198,7 @@ def test_named_object_of_a_killed_process_is_taken_over(run_python, peek):
     assert not Path(f"/dev/shm/{TAG}-killed").exists()
 
 
-def test_named_object_goes_when_the_interpreter_ends(run_python):
+def test_named_object_goes_when_the_interpreter_ends():
     run_python(
         "from umfpy import HostProvider\n"
         f"p = HostProvider(shared=True, name='{TAG}-exit'); p.alloc(4096)"
@@ -281,7 +282,7 @@ def test_more_than_the_machine_has_is_refused(provider):
     assert caught.value.provider == "host"
 
 
-def test_a_limit_on_addresses_is_an_out_of_memory_error_with_advice(run_python):
+def test_a_limit_on_addresses_is_an_out_of_memory_error_with_advice():
     program = (
         "import resource; from umfpy import HostProvider, OutOfMemoryError\n"
         "p = HostProvider()\n"
@@ -319,7 +320,7 @@ def test_private_memory_has_no_ipc():
 
 @pytest.mark.parametrize("name", [None, f"{TAG}-ipc"])
 @pytest.mark.parametrize("with_descriptor", [False, True])
-def test_another_process_reads_and_writes(name, with_descriptor, run_python, peek):
+def test_another_process_reads_and_writes(name, with_descriptor, peek):
     provider = HostProvider(shared=True, name=name)
     ptr = provider.alloc(PAGE + 5)
     provider.copy(ptr, b"hello", 5)
@@ -396,7 +397,7 @@ def test_more_exports_than_one_table_holds(shared):
     importer.close()
 
 
-def test_an_exporter_that_is_gone_is_said_to_be(run_python):
+def test_an_exporter_that_is_gone_is_said_to_be():
     program = (
         "from umfpy import HostProvider\n"
         "p = HostProvider(shared=True); print(p.ipc_export(p.alloc(4096), 4096).hex())"
@@ -408,7 +409,7 @@ def test_an_exporter_that_is_gone_is_said_to_be(run_python):
     importer.close()
 
 
-def test_a_named_exporter_that_is_gone_is_said_to_be(run_python):
+def test_a_named_exporter_that_is_gone_is_said_to_be():
     program = (
         "import os; from umfpy import HostProvider\n"
         f"p = HostProvider(shared=True, name='{TAG}-gone')\n"
@@ -446,7 +447,7 @@ def test_other_memory_files_are_not_accepted(shared):
     importer.close()
 
 
-def test_without_pidfd_getfd_the_proc_folder_serves(shared, run_python, peek):
+def test_without_pidfd_getfd_the_proc_folder_serves(shared, peek):
     program = (
         "import errno\nfrom umfpy.providers.host.system import System\n"
         "call = System.call\n"
@@ -462,7 +463,7 @@ def test_without_pidfd_getfd_the_proc_folder_serves(shared, run_python, peek):
     shared.free(ptr, PAGE)
 
 
-def test_without_pidfds_the_proc_folder_serves(shared, run_python, peek):
+def test_without_pidfds_the_proc_folder_serves(shared, peek):
     program = (
         "import errno, os\n"
         "def refuse(pid, flags=0): raise OSError(errno.ENOSYS, 'not here')\n"
@@ -476,7 +477,7 @@ def test_without_pidfds_the_proc_folder_serves(shared, run_python, peek):
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
-def test_another_user_is_told_what_to_allow(shared, run_python):
+def test_another_user_is_told_what_to_allow(shared):
     ptr = shared.alloc(PAGE)
     program = IMPORTER.replace("provider =", "import os; os.setuid(65534); provider =")
     answer = run_python(program, shared.ipc_export(ptr, PAGE).hex())
@@ -507,7 +508,7 @@ p.free(ptr, 4096)
 """
 
 
-def test_a_forked_child_cannot_hurt_its_parent(run_python):
+def test_a_forked_child_cannot_hurt_its_parent():
     assert run_python(FORKED) == "4 parent"
 
 
