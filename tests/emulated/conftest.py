@@ -39,6 +39,15 @@ def cu(emu: EmulatedCuda) -> Iterator[Any]:
 
 
 @pytest.fixture
+def blocks(cu: support.Cuda) -> Iterator[list[int]]:
+    """Five blocks for graphs; what a test has freed itself it takes out of the list."""
+    addresses = [cu.alloc(support.SIZE) for _ in range(5)]
+    yield addresses
+    for address in addresses:
+        cu("cuMemFree", address)
+
+
+@pytest.fixture
 def peer(emu: EmulatedCuda) -> Iterator[Peer]:
     """A second process, with its own context current."""
     other = Peer(_SUPPORT, emu.preload_environment())

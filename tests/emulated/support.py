@@ -6,6 +6,14 @@ import ctypes
 import os
 from typing import Any
 
+#: Of the blocks that graphs work on.
+SIZE = 4096
+
+
+def pattern(seed: int, size: int = SIZE) -> bytes:
+    """Bytes that say where they belong."""
+    return bytes((seed * 37 + i * 7 + (i >> 8) * 11) % 256 for i in range(size))
+
 
 class Cuda:
     """``cu("cuMemAlloc", 64)`` is the answer of a call that must succeed."""

@@ -5,14 +5,10 @@ import threading
 
 import pytest
 
-SIZE = 4096
+from tests.emulated.support import SIZE, pattern
+
 MEMCPY, MEMSET, EMPTY = 1, 2, 5
 ILLEGAL_ADDRESS = 700
-
-
-def pattern(seed, size=SIZE):
-    """Bytes that say where they belong."""
-    return bytes((seed * 37 + i * 7 + (i >> 8) * 11) % 256 for i in range(size))
 
 
 @pytest.fixture
@@ -20,15 +16,6 @@ def stream(cu):
     made = cu("cuStreamCreate", 1)
     yield made
     cu("cuStreamDestroy", made)
-
-
-@pytest.fixture
-def blocks(cu):
-    """Five blocks; what a test has freed itself it takes out of the list."""
-    addresses = [cu.alloc(SIZE) for _ in range(5)]
-    yield addresses
-    for address in addresses:
-        cu("cuMemFree", address)
 
 
 @pytest.fixture

@@ -4,13 +4,10 @@ import threading
 
 import pytest
 
-SIZE = 4096
+from tests.emulated.support import SIZE, pattern
+
 GLOBAL, THREAD_LOCAL, RELAXED = 0, 1, 2
 NONE, ACTIVE, INVALIDATED = 0, 1, 2
-
-
-def pattern(seed, size=SIZE):
-    return bytes((seed * 37 + i * 7 + (i >> 8) * 11) % 256 for i in range(size))
 
 
 @pytest.fixture
@@ -27,14 +24,6 @@ def events(cu):
     yield made
     for event in made:
         cu("cuEventDestroy", event)
-
-
-@pytest.fixture
-def blocks(cu):
-    addresses = [cu.alloc(SIZE) for _ in range(5)]
-    yield addresses
-    for address in addresses:
-        cu("cuMemFree", address)
 
 
 @pytest.fixture
