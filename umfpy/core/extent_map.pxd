@@ -7,6 +7,7 @@ into arrays, and 0 is the index of none.
 
 from libc.stdint cimport uint32_t, uint64_t
 
+from umfpy.core.starts cimport GOLDEN
 from umfpy.core.structs cimport (
     DONE,
     NO_FIT,
@@ -88,7 +89,7 @@ cdef uint64_t map_largest_free(const Map* m) noexcept nogil
 
 cdef inline uint32_t tag_slot(uint64_t stream) noexcept nogil:
     """Where `Map.tag_cache` keeps a stream: the top six bits of a multiplicative hash."""
-    return <uint32_t>((stream * <uint64_t>0x9E3779B97F4A7C15) >> 58)
+    return <uint32_t>((stream * <uint64_t>GOLDEN) >> 58)
 
 
 cdef inline Status map_tag(Map* m, uint64_t stream, uint32_t* tag) noexcept nogil:

@@ -12,7 +12,7 @@ from umfpy.core.pages import Totals
 from umfpy.errors import OutOfMemoryError
 from umfpy.pools import captures
 from umfpy.pools.rungs import Trimmed, brought_back, together
-from umfpy.pools.shortage import can_ever_hold
+from umfpy.pools.shortage import MOST, can_ever_hold
 from umfpy.pools.source import neighbours
 from umfpy.provider import Capability
 from umfpy.units import format_size
@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     from umfpy.pools.base import ProviderPool
 
 T = TypeVar("T")
-
-_NO_LIMIT = 1 << 62  # bytes; no extent map takes as much
 
 
 class Holdings:
@@ -81,7 +79,7 @@ class Holdings:
     def _most(self) -> int:
         """Return the largest page that the manager may ever have."""
         limit = self._limit()
-        bounds = [_NO_LIMIT if limit is None else limit]
+        bounds = [MOST if limit is None else limit]
         if self._budget is not None:
             bounds.append(self._budget.limit_bytes)
         return min(bounds)

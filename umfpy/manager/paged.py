@@ -19,6 +19,7 @@ from umfpy.manager.waking import Waking
 from umfpy.pools import captures
 from umfpy.pools.departure import Departure
 from umfpy.pools.release import gives_zeros
+from umfpy.pools.shortage import MOST
 
 T = TypeVar("T")
 
@@ -149,7 +150,7 @@ class PagedPool(AgingPool):
 
     def _fetch(self, size: int, alignment: int, enter: Callable[[int], T]) -> T | None:
         holdings = self.holdings()
-        if holdings is None or size >= 1 << 62:
+        if holdings is None or size >= MOST:
             return None
         # A page begins with a granule of the map, which may be larger than the provider's.
         boundary = max(alignment, self.map.granule)

@@ -13,10 +13,8 @@ from umfpy.manager.properties import MemoryProperties
 from umfpy.manager.resolve import MAX_PAGES
 from umfpy.manager.sleepers import Choice, choose_part, choose_window
 from umfpy.pools.growth import round_up
+from umfpy.pools.supply import WHOLE
 from umfpy.provider import Capability
-
-#: The unit of pages that go down and come back as a whole.
-WHOLE = 1 << 62
 
 
 class SlicedPool(PagedPool):

@@ -6,7 +6,8 @@ from umfpy.core.pages import take_span
 from umfpy.errors import AlignmentError
 from umfpy.manager.granting import GrantingPool
 from umfpy.manager.sleepers import Choice
-from umfpy.manager.sliced import WHOLE, SlicedPool
+from umfpy.manager.sliced import SlicedPool
+from umfpy.pools.supply import WHOLE
 
 
 class UnevenSlicedPool(GrantingPool, SlicedPool):

@@ -17,13 +17,14 @@ if TYPE_CHECKING:
     from umfpy.pools.stats import PoolStats
     from umfpy.provider import Provider
 
-_MOST = 1 << 62  # bytes; no extent map takes as much
+#: No extent map takes as many bytes.
+MOST = 1 << 62
 
 
 def can_ever_hold(provider: Provider, limit: int | None, size: int) -> bool:
     """Whether giving anything up could help: a request beyond the device costs nobody else."""
     info = provider.memory_info()
-    bounds = [_MOST, limit, info[1] if info else None]
+    bounds = [MOST, limit, info[1] if info else None]
     return all(size <= bound for bound in bounds if bound is not None)
 
 

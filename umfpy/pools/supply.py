@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 _LEAST_PART = 8
 
 #: The unit of a provider that cannot split: memory comes back as a whole, as it went.
-_WHOLE = 1 << 62
+WHOLE = 1 << 62
 
 
 class Supply:
@@ -47,7 +47,7 @@ class Supply:
         self._map = space
         self._provider = provider
         unit = provider.granularity()
-        self._unit = unit if Capability.SPLIT in provider.capabilities else _WHOLE
+        self._unit = unit if Capability.SPLIT in provider.capabilities else WHOLE
         self._least = unit // _LEAST_PART
         self._backing = Backing(space, provider, cuts)
         self._cuts = cuts
